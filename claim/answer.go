@@ -23,11 +23,11 @@ type claimed struct {
 	Standing []byte // not nil in one row, which may have no item
 }
 
-// standing is how the entries stand at a claim. See sql/functions/claim_pick.sql.
+// standing is how the entries stand at a claim. See sql/claim/claim.sql.
 type standing struct {
 	At        time.Time       `json:"at_time"`
 	Took      int64           `json:"took"`     // microseconds
-	Declined  bool            `json:"declined"` // nothing was done: see sql/claim/claim_single.sql
+	Declined  bool            `json:"declined"` // nothing was done: see sql/claim/single.sql
 	Epoch     *uuid.UUID      `json:"epoch"`
 	Paused    bool            `json:"paused"`
 	Room      int             `json:"room"`

@@ -79,7 +79,7 @@ type Item struct {
 // Problem is a reason why an item cannot be started. The text is stored in the item's last_error.
 type Problem string
 
-// The problems. See sql/functions/claim.sql.
+// The problems. See sql/claim/claim.sql.
 const (
 	NoWorkspace  Problem = "workspace not found"
 	NoDefinition Problem = "workflow definition not found"

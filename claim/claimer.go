@@ -209,7 +209,7 @@ func (s *Store) queueClaim(statements *pgx.Batch, single bool, wanted Wanted, p 
 	statements.Queue(sql.Text("claim"), s.Owner, s.Lease, s.watcher(p.AtMost), namespace, proposal).Query(read)
 }
 
-// isSingle reports whether claim_single may serve a proposal: see sql/claim/claim_single.sql.
+// isSingle reports whether claim_single may serve a proposal: see sql/claim/single.sql.
 func (m *memory) isSingle(wanted Wanted, p schedule.Proposal) bool {
 	if len(p.Entries) != 1 || p.Unanswered > 0 || len(wanted.Namespaces) > 0 || m.careful() ||
 		p.Epoch == (schedule.Epoch{}) {

@@ -184,7 +184,7 @@ func (m *memory) applyNotifications(payloads []string) (named bool) {
 	return named
 }
 
-// parseName parses one workspace's part of a notification payload: see sql/functions/wake.sql. The payload is
+// parseName parses one workspace's part of a notification payload: see sql/notify/gate.sql. The payload is
 // untrusted: any session can notify.
 func parseName(name string) (number int64, c schedule.Change, ok bool) {
 	parts := strings.Split(name, ":")

@@ -53,7 +53,7 @@ func inHalves[T any](items []T, do func([]T) ([]int64, error)) ([]int64, error) 
 
 // claimAround claims what it can after a claim was rejected with err. It halves the claim until it asks for one item,
 // parks that item if it is rejected, and continues without it. All replicas skip a parked item for a while: see
-// sql/claim/park.sql.
+// sql/claim/parked.sql.
 func (s *Store) claimAround(ctx context.Context, wanted Wanted, want schedule.Want, err error, batch *Batch) error {
 	m := &s.memory
 	for head := (*refusedHead)(nil); postgres.IsRefused(err); {

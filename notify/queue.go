@@ -11,7 +11,7 @@ import (
 )
 
 // QueueBound is the used fraction of the notification queue at which triggers stop notifying. When the queue is full,
-// every commit that notifies fails. See sql/parts/sleeps.sql.
+// every commit that notifies fails. See sql/notify/gate.sql.
 const QueueBound = 0.1
 
 // FindHolder is the query with which an administrator finds the session that keeps Postgres from emptying the

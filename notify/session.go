@@ -13,7 +13,7 @@ import (
 // gateTimeout bounds each statement of the gate session.
 const gateTimeout = 2 * time.Second
 
-// Session is the connection of the wake-up gate: see sql/functions/wake.sql. Its duty is a session-level advisory lock
+// Session is the connection of the wake-up gate: see sql/notify/gate.sql. Its duty is a session-level advisory lock
 // and ends with the connection. A Session is not safe for concurrent use.
 type Session struct{ Conn *pgx.Conn }
 

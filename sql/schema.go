@@ -14,10 +14,10 @@ import (
 )
 
 // files are the statements and the schema: numbered migrations in tables, each run once, with parts in subfolders;
-// repeatable functions; and in schema triggers, also repeatable, and roles and grants, run on each
-// `pgdispatch migrate up`.
+// functions, which are replaced when they change; and in schema triggers, also replaced, and roles and grants, run on
+// each `pgdispatch migrate up`.
 //
-//go:embed claim notify complete sweeper replica operate client tables functions parts schema
+//go:embed claim notify complete sweeper replica operate client tables schema
 var files embed.FS
 
 // dropBelow divides a migration into its way up and its way down.
@@ -29,11 +29,8 @@ type Migration struct {
 	Up, Down string
 }
 
-// Function is a file that creates functions, or the triggers. Running it again has no further effect.
-type Function struct {
-	Name string // file name without extension
-	Text string
-}
+// Function creates a function, or the triggers. Running it again has no further effect.
+type Function struct{ Name, Text string }
 
 // SHA256 returns the hash of the text, in hexadecimal.
 func (f Function) SHA256() string {
@@ -54,16 +51,19 @@ func Migrations() []Migration {
 	return all
 }
 
-// Functions returns the files that are re-applied when they change, in order of application: the functions by name,
-// then the triggers. A function may call a later one, so apply them with check_function_bodies off.
+// Functions returns what is applied again when it changes, in order of application: the functions by name, then the
+// triggers. A function may call a later one, so apply them with check_function_bodies off.
 func Functions() []Function { return slices.Clone(functions()) }
 
 var functions = sync.OnceValue(func() []Function {
 	var all []Function
-	for _, file := range append(glob("functions/*.sql"), "schema/triggers.sql") {
-		all = append(all, Function{strings.TrimSuffix(path.Base(file), ".sql"), render(file)})
+	for _, s := range sections() {
+		if s.kind == "function" {
+			all = append(all, Function{s.name, render(s.template())})
+		}
 	}
-	return all
+	slices.SortFunc(all, func(a, b Function) int { return strings.Compare(a.Name, b.Name) })
+	return append(all, Function{Triggers, render("schema/triggers.sql")})
 })
 
 // Roles returns the statements that `pgdispatch migrate up` runs after the functions. roles creates the roles. grants
@@ -72,20 +72,65 @@ func Roles() (roles, grants string) {
 	return render("schema/roles.sql"), renderWith("schema/grants.sql", quotedFunctions())
 }
 
-// templates holds all files by path.
-var templates = sync.OnceValue(func() *template.Template {
-	all := template.New("")
-	for _, pattern := range []string{"*/*.sql", "tables/*/*.sql", "parts/*.json"} {
-		for _, file := range glob(pattern) {
-			text, err := files.ReadFile(file)
-			if err != nil {
-				panic(err) // unreachable: the folders are embedded
-			}
-			template.Must(all.New(file).Parse(string(text)))
+// section is a part of a file, from its header to the next one.
+type section struct{ room, kind, name, text string }
+
+func (s section) template() string { return s.kind + " " + s.name }
+
+// header begins a section.
+var header = regexp.MustCompile(`(?m)^-- (name|function): (\w+)\n`)
+
+// split returns what a file has above its sections, and the sections.
+func split(room, text string) (above string, all []section) {
+	headers := header.FindAllStringSubmatchIndex(text, -1)
+	if headers == nil {
+		return text, nil
+	}
+	for n, h := range headers {
+		end := len(text)
+		if n+1 < len(headers) {
+			end = headers[n+1][0]
+		}
+		all = append(all, section{room, text[h[2]:h[3]], text[h[4]:h[5]], strings.TrimSpace(text[h[1]:end]) + "\n"})
+	}
+	return text[:headers[0][0]], all
+}
+
+// sections returns the sections of all files.
+var sections = sync.OnceValue(func() []section {
+	var all []section
+	for _, room := range rooms {
+		for _, file := range glob(room + "/*.sql") {
+			_, found := split(room, read(file))
+			all = append(all, found...)
 		}
 	}
 	return all
 })
+
+// templates holds the sections by kind and name, what the files define for them, and the other files by path.
+var templates = sync.OnceValue(func() *template.Template {
+	all := template.New("")
+	for _, pattern := range []string{"*/*.sql", "tables/*/*.sql"} {
+		for _, file := range glob(pattern) {
+			above, _ := split("", read(file))
+			template.Must(all.New(file).Parse(above))
+		}
+	}
+	template.Must(all.New("start_options").Parse(read("client/start_options.json")))
+	for _, s := range sections() {
+		template.Must(all.New(s.template()).Parse(s.text))
+	}
+	return all
+})
+
+func read(file string) string {
+	text, err := files.ReadFile(file)
+	if err != nil {
+		panic(err) // unreachable: the folders are embedded
+	}
+	return string(text)
+}
 
 // quotedFunctions returns the names of all functions that Functions creates, as a list of SQL strings.
 func quotedFunctions() string {
@@ -108,12 +153,12 @@ func glob(pattern string) []string {
 	return found
 }
 
-func render(file string) string { return renderWith(file, nil) }
+func render(name string) string { return renderWith(name, nil) }
 
-func renderWith(file string, data any) string {
+func renderWith(name string, data any) string {
 	var text strings.Builder
-	if err := templates().ExecuteTemplate(&text, file, data); err != nil {
-		panic(err) // any test with a database renders every file
+	if err := templates().ExecuteTemplate(&text, name, data); err != nil {
+		panic(err) // any test with a database renders every section
 	}
 	return text.String()
 }

@@ -1,38 +1,48 @@
-// Package sql contains the statements that pgdispatch executes, one per file, and the files of the schema: see
-// schema.go. Both include files of parts as templates.
+// Package sql contains the statements that pgdispatch executes, and the schema: see schema.go.
 //
-// The folder of a statement is named after the package that executes it; applications execute those of client. The
-// first line of its file names the item transitions that it makes, or says that it reads or writes other data. The
-// lifecycle diagram is generated from these lines, and a test runs each statement against every status.
+// A folder is a room, named after the package that executes its statements; applications execute those of client. A
+// file is a noun, and has sections: `-- name: heartbeat` begins a statement, and `-- function: requeue` the function of
+// that name, which is created by `pgdispatch migrate up`. Above the sections a file may define templates that they
+// share.
+//
+// The first line of a statement names the item transitions that it makes, or says that it reads or writes other data.
+// The lifecycle diagram is generated from these lines, and a test runs each statement against every status.
 package sql
 
 import (
 	"maps"
-	"path"
 	"slices"
-	"strings"
 	"sync"
 )
 
-// statements holds the text of every statement by verb.
-var statements = sync.OnceValue(func() map[string]string {
-	all := map[string]string{}
-	for _, owner := range []string{"claim", "notify", "complete", "sweeper", "replica", "operate", "client"} {
-		for _, file := range glob(owner + "/*.sql") {
-			all[strings.TrimSuffix(path.Base(file), ".sql")] = render(file)
+// rooms are the folders that have sections.
+var rooms = []string{"claim", "notify", "complete", "sweeper", "replica", "operate", "client", "schema"}
+
+// statement is a section that a replica, the command line or an application executes.
+type statement struct{ room, text string }
+
+// statements holds every statement by verb.
+var statements = sync.OnceValue(func() map[string]statement {
+	all := map[string]statement{}
+	for _, s := range sections() {
+		if s.kind == "name" {
+			all[s.name] = statement{s.room, render(s.template())}
 		}
 	}
 	return all
 })
 
-// Verbs returns the names of all statements: their file names without folder and extension.
+// Verbs returns the names of all statements.
 func Verbs() []string { return slices.Sorted(maps.Keys(statements())) }
+
+// Room returns the folder of the statement with that name, or "".
+func Room(verb string) string { return statements()[verb].room }
 
 // Text returns the statement with that name. It panics if there is none.
 func Text(verb string) string {
-	text, found := statements()[verb]
+	s, found := statements()[verb]
 	if !found {
 		panic("package sql has no statement " + verb)
 	}
-	return text
+	return s.text
 }

@@ -14,7 +14,7 @@ import (
 
 const (
 	sqlstatesPage   = "../docs/sqlstates.md"
-	beginSQLSTATEs  = "<!-- The table is generated from sql/functions: make golden -->\n"
+	beginSQLSTATEs  = "<!-- The table is generated from the SQL functions: make golden -->\n"
 	endSQLSTATEs    = "<!-- The table ends -->\n"
 	quoted          = `'((?:[^']|''|'\s+')*)'` // a literal, also in several parts
 	raisedStatement = `(?s)raise exception ` + quoted + `[^;]*?using errcode = '(\w+)',\s*hint = ` + quoted

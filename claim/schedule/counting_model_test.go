@@ -2,7 +2,7 @@ package schedule
 
 import "slices"
 
-// This model covers only the claim's counting, as in sql/functions/claim_pick.sql and claim_key_limits.sql. Replicas
+// This model covers only the claim's counting, as in sql/claim/claim.sql and claim_key_limits.sql. Replicas
 // may propose anything, with or without the receipts they were given; every event can happen, in every order.
 
 const (

@@ -7,7 +7,7 @@ import (
 
 // The limits and burst limits of the simulated Postgres' workspaces.
 
-// burstLimit is sql/functions/burst_limit.sql.
+// burstLimit is sql/claim/claim.sql.
 func (p *simPostgres) burstLimit(workspace WorkspaceID) int {
 	if limit := p.limits[workspace[0]]; limit > 0 {
 		return max(limit, p.bursts[workspace[0]])

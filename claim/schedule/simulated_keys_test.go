@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The limit keys of the simulated Postgres. Claims count them as sql/functions/claim_key_limits.sql does.
+// The limit keys of the simulated Postgres. Claims count them as sql/claim/rare.sql does.
 
 // everywhere is the workspace of a limit over all workspaces.
 var everywhere = WorkspaceID{255}
@@ -165,7 +165,7 @@ func same(a, b string) int {
 	return 0
 }
 
-// keyFull is the own_full and the all_full of sql/claim/load.sql.
+// keyFull is the own_full and the all_full of sql/claim/memory.sql.
 func (p *simPostgres) keyFull(s scope) bool {
 	l := p.keyLimit(s)
 	return l != nil && p.keyHolders(l) >= l.most

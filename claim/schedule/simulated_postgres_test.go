@@ -8,7 +8,7 @@ import (
 )
 
 // A simulated Postgres: rows, transactions that commit in any order, snapshots, marks, one sequence, an unlogged epoch,
-// and crashes that lose asynchronous commits. Its claims count as sql/functions/claim_pick.sql does.
+// and crashes that lose asynchronous commits. Its claims count as sql/claim/claim.sql does.
 
 const (
 	simLease = 10 * time.Second
@@ -178,7 +178,7 @@ type simNews struct {
 	gap     bool
 }
 
-// look is sql/claim/look.sql.
+// look is sql/claim/memory.sql.
 func (p *simPostgres) look(seen snapshot) (news simNews) {
 	if news.now = p.snapshot(); seen.xmin() < p.trimmed || seen.xmax > news.now.xmax {
 		news.gap = true
@@ -218,7 +218,7 @@ func (p *simPostgres) look(seen snapshot) (news simNews) {
 	return news
 }
 
-// load is sql/claim/load.sql.
+// load is sql/claim/memory.sql.
 func (p *simPostgres) load() []Waiting {
 	all := []Waiting{}
 	for _, r := range p.rows {
@@ -261,7 +261,7 @@ func (p *simPostgres) holders(workspace WorkspaceID, floor int64) (held int, low
 	return held, lowest
 }
 
-// requeue is sql/functions/requeue_expired.sql.
+// requeue is sql/claim/lease.sql.
 func (p *simPostgres) requeue(tx *simTx) {
 	for _, r := range p.rows {
 		if r.status == rowClaimed && !r.lease.After(p.now) && !r.locked {
@@ -279,7 +279,7 @@ func (p *simPostgres) trim() {
 	p.trimmed, p.trimNext = p.trimNext, p.snapshot().xmin()
 }
 
-// claim is sql/functions/claim.sql: it counts, takes items that were due at the given time and leaves its
+// claim is sql/claim/claim.sql: it counts, takes items that were due at the given time and leaves its
 // transaction open.
 func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a Answer, taken []*simRow) {
 	tx = p.begin(true)
@@ -342,7 +342,7 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 	return tx, a, taken
 }
 
-// grant is sql/functions/claim_pick.sql.
+// grant is sql/claim/claim.sql.
 func (p *simPostgres) grant(entries []Entry, same bool, a *Answer) {
 	used := map[WorkspaceID]int{}
 	first := map[WorkspaceID]int{}

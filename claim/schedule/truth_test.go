@@ -69,17 +69,16 @@ type scope struct {
 
 // truth is a minimal Postgres that scans lists. It answers proposals truthfully.
 type truth struct {
-	now       time.Time
-	items     []item
-	running   []item // those with a limit key
-	tenants   map[WorkspaceID]*tenant
-	limits    map[scope]int       // of limit keys
-	notBefore map[scope]time.Time // until when a limit key's rates let nothing start
-	w         int                 // room under W
-	paused    bool
-	epoch     Epoch
-	last      int64
-	nextID    int64
+	now          time.Time
+	items        []item
+	running      []item // those with a limit key
+	tenants      map[WorkspaceID]*tenant
+	limits       map[scope]int       // of limit keys
+	notBefore    map[scope]time.Time // until when a limit key's rates let nothing start
+	w            int                 // room under W
+	paused       bool
+	epoch        Epoch
+	last, nextID int64
 }
 
 func newTruth() *truth {

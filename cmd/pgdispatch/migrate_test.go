@@ -35,7 +35,7 @@ func TestMigrateStatusNamesFunctionsThatAreOutdated(t *testing.T) {
 	require.Equal(t, 1, code)
 	listed := first(d.tries("migrate", "status", "-o", "json"))
 	require.Contains(t, listed, `"name": "001_baseline.sql",`+"\n    "+`"applied": true`)
-	require.Contains(t, listed, `"name": "claim_pick.sql",`+"\n    "+`"applied": false`)
+	require.Contains(t, listed, `"name": "claim_pick",`+"\n    "+`"applied": false`)
 	require.Equal(t, "applied 1 function\n", d.types("migrate", "up"))
 	require.Equal(t, eachMigration("applied"), d.types("migrate", "status"))
 }

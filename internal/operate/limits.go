@@ -14,7 +14,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// Bounds of a limit's rates. See sql/functions/check_rates.sql.
+// Bounds of a limit's rates. See sql/schema/limits.sql.
 const (
 	maxWindows             = 4
 	maxStarts              = 1_000_000

@@ -17,7 +17,7 @@ import (
 )
 
 // options are the start options of an item: how Temporal is to start its workflow. The identity of the workflow is not
-// among them. The database has checked them: see sql/functions/check_start_options.sql.
+// among them. The database has checked them: see sql/client/check.sql.
 type options struct {
 	RetryPolicy *struct {
 		InitialInterval        duration `json:"initial_interval"`

@@ -106,7 +106,7 @@ func replaceFunctions(ctx context.Context, tx pgx.Tx, changed []sql.Function) er
 	}
 	for _, f := range changed {
 		if _, err := tx.Exec(ctx, f.Text); err != nil {
-			return fmt.Errorf("apply %s.sql: %w", f.Name, err)
+			return fmt.Errorf("apply function %s: %w", f.Name, err)
 		}
 		if err := record(ctx, tx, f); err != nil {
 			return err
@@ -119,7 +119,7 @@ func replaceFunctions(ctx context.Context, tx pgx.Tx, changed []sql.Function) er
 func replaceTriggers(ctx context.Context, conn *pgx.Conn, file sql.Function) error {
 	for step := range strings.SplitSeq(file.Text, "\n\n") {
 		if err := applyTrigger(ctx, conn, step); err != nil {
-			return fmt.Errorf("apply %s.sql: %w", file.Name, err)
+			return fmt.Errorf("apply %s: %w", file.Name, err)
 		}
 	}
 	return record(ctx, conn, file)
@@ -172,7 +172,7 @@ func record(ctx context.Context, db querier, f sql.Function) error {
 	const statement = `insert into pgdispatch.applied_functions as a (name, sha256) values ($1, $2)
 		on conflict (name) do update set sha256 = excluded.sha256, applied_at = excluded.applied_at`
 	if _, err := db.Exec(ctx, statement, f.Name, f.SHA256()); err != nil {
-		return fmt.Errorf("record %s.sql: %w", f.Name, err)
+		return fmt.Errorf("record %s: %w", f.Name, err)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func TestAFunctionThatCannotBeReplacedLeavesAllAsTheyWere(t *testing.T) {
 	before := read[string](t, conn, bodyOf)
 	require.ErrorContains(t, migrate.Up(t.Context(), conn, func(s migrate.Step) {
 		require.Fail(t, "no function was applied", s.Name)
-	}), "apply waiting_of.sql: ")
+	}), "apply function waiting_of: ")
 	require.Equal(t, before, read[string](t, conn, bodyOf))
 	execute(t, conn, "drop function pgdispatch.waiting_of(uuid, integer)")
 	require.NoError(t, migrate.Up(t.Context(), conn, nil))

@@ -9,7 +9,7 @@ for each row
 execute function pgdispatch.refuse_change();
 
 -- Every statement pays for a condition, so this one covers only what the table's constraint or its indexes would reject
--- with a worse message. See functions/item_stage.sql.
+-- with a worse message. See item_stage().
 create or replace trigger refuse_item
 before insert on pgdispatch.workflow_execution_queue
 for each row

@@ -1,3 +1,6 @@
+-- What one sweep does, by whichever replica has its turn.
+
+-- name: sweep
 -- CLAIMED -> PENDING
 -- $1 at most, $2 replica. Returns how many leases had expired, how long until the next lease or replica expires (null:
 -- there is none), the database's time, and the first transaction ID that may still be open. Also what else there is to
@@ -36,3 +39,121 @@ cross join (
     from pgdispatch.workflow_executions e
     where e.finished_at is null and e.status = 'RUNNING'
 ) running
+
+-- function: note_minute
+-- Records how much waits, is claimed and runs, unless a sweep has done so in the present minute. Deletes what is older
+-- than a day, of workspaces at most 50,000 rows: two and a half times what 100,000 of them add in a minute.
+create or replace function pgdispatch.note_minute() returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    present constant timestamptz := date_trunc('minute', clock_timestamp());
+begin
+    if exists (select from pgdispatch.activity a where a.minute = present and a.waiting is not null) then
+        return;
+    end if;
+    -- Every sweep locks the present minute first, then the old rows.
+    insert into pgdispatch.activity as a (minute, waiting, claimed, running)
+    select present, d.pending, d.claimed, d.dispatched
+    from pgdispatch.queue_depth(10000) d
+    on conflict (minute) do update
+    set waiting = excluded.waiting, claimed = excluded.claimed, running = excluded.running
+    where a.waiting is null;
+    delete from pgdispatch.activity a where a.minute < present - interval '1 day';
+    delete from pgdispatch.workspace_activity a
+    where a.ctid = any (array(
+        select o.ctid from pgdispatch.workspace_activity o where o.at < present - interval '1 day' order by o.at limit 50000));
+end;
+$$;
+
+-- function: trim_marks
+-- Called by each sweep: counts the ends that marks record, deletes marks that every replica has had time to read, and
+-- keeps leased_from up to date. One sweep at a time does it, and the others skip it. The ends are counted before their
+-- marks are deleted, in one transaction, so each end counts once, whoever reported it.
+--
+-- leased is the lowest lease_token of a CLAIMED item that the sweep has seen at or above leased_from or, without one,
+-- one more than the highest token of a DISPATCHED item there; null without either. It is a lower bound for all leases,
+-- now and later: claims draw tokens under claim_lock and hold it until their commit, so a claim that the sweep did not
+-- see has higher tokens. The last value of the sequence is no such bound: a claim in progress may have drawn it.
+create or replace function pgdispatch.trim_marks(leased bigint) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+    last_token constant bigint := coalesce(pg_sequence_last_value('pgdispatch.lease_tokens'), 0);
+    book pgdispatch.mark_trim;
+    seen pg_snapshot;
+    sees pg_snapshot;
+    ends bigint[];
+    due boolean;
+    restored boolean; -- into another cluster, with transaction IDs of its own
+    raised bigint;
+begin
+    -- First without the lock, which would be a write: an idle queue must not write.
+    if not exists (
+        select from pgdispatch.mark_trim t
+        where leased > t.leased_from + 100 or t.leased_from > last_token + 1
+           or pg_snapshot_xmax(t.counted) > pg_snapshot_xmax(pg_current_snapshot())
+           or exists (select from pgdispatch.marks m where m.xid >= t.trimmed_to)
+    ) then
+        return;
+    end if;
+    select t.* into book from pgdispatch.mark_trim t for update skip locked;
+    if not found then
+        return;
+    end if;
+    -- If the database was copied without its sequences, nothing is known.
+    raised := case when book.leased_from > last_token + 1 then 0 else greatest(book.leased_from, leased) end;
+    restored := pg_snapshot_xmax(book.counted) > pg_snapshot_xmax(pg_current_snapshot());
+    seen := case when restored then '1:1:' else book.counted end;
+    due := restored or book.next_at <= clock_timestamp();
+
+    with ended as materialized (
+        select m.*
+        from (select pg_snapshot_xmax(seen) as first_xid, -- transactions that may have ended since
+                     greatest(pg_snapshot_xmax(pg_current_snapshot()), pg_current_xact_id_if_assigned()) as last_xid
+              union all
+              select x.xid, x.xid from pg_snapshot_xip(seen) as x (xid)) span
+        cross join lateral (
+            select m.* from pgdispatch.marks m
+            where m.xid between span.first_xid and case when restored then '18446744073709551615' else span.last_xid end offset 0
+        ) m
+        where m.completed + m.failed + m.cancelled > 0
+          and (pg_visible_in_snapshot(m.xid, pg_current_snapshot()) or restored and m.xid >= pg_snapshot_xmax(pg_current_snapshot()))
+    ), noted as (
+        insert into pgdispatch.workspace_activity as a (at, workspace_id, completed, failed, cancelled)
+        select date_bin('5 minutes', statement_timestamp(), 'epoch'), w.id, sum(coalesce(w.completed, e.completed)),
+               sum(coalesce(w.failed, e.failed)), sum(e.cancelled)
+        from ended e
+        cross join lateral unnest(e.workspaces, e.completed_of, e.failed_of) as w (id, completed, failed)
+        where e.completed_of is not null or cardinality(e.workspaces) = 1
+        group by w.id order by w.id -- as workspace_activity_note
+        on conflict (at, workspace_id) do update
+        set completed = a.completed + excluded.completed, failed = a.failed + excluded.failed,
+            cancelled = a.cancelled + excluded.cancelled
+    )
+    select pg_current_snapshot(), array[sum(e.completed), sum(e.failed), sum(e.cancelled)] into sees, ends from ended e;
+    if ends[1] + ends[2] + ends[3] > 0 then
+        insert into pgdispatch.activity as a (minute, completed, failed, cancelled)
+        values (date_trunc('minute', clock_timestamp()), ends[1], ends[2], ends[3])
+        on conflict (minute) do update
+        set completed = a.completed + excluded.completed, failed = a.failed + excluded.failed, cancelled = a.cancelled + excluded.cancelled;
+    elsif not due and raised between book.leased_from and book.leased_from + 100 then
+        return; -- not worth a new version of the row
+    end if;
+
+    if restored then -- marks left from the other cluster
+        delete from pgdispatch.marks m where m.xid >= pg_snapshot_xmax(pg_current_snapshot());
+    elsif due then
+        delete from pgdispatch.marks m where m.xid < book.next_to;
+    end if;
+    update pgdispatch.mark_trim
+    set counted = sees, leased_from = raised,
+        trimmed_to = case when restored then '0' when due then book.next_to else trimmed_to end,
+        next_to = case when due then pg_snapshot_xmin(sees) else next_to end,
+        next_at = case when due then clock_timestamp() + interval '30 seconds' else next_at end;
+end;
+$$;

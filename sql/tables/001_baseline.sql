@@ -1,15 +1,15 @@
 -- What holds data, and what describes it: the tables with their indexes, sequences, types and first rows, and the
 -- views. Functions and triggers are not part of it: `pgdispatch migrate up` replaces those that changed, from
--- sql/functions and sql/schema/triggers.sql.
+-- the functions and sql/schema/triggers.sql.
 -- Applications write the five tables after applied_functions; everything below them is pgdispatch's own.
 -- Every time in a row is the database's: no replica's clock is ever compared with one.
 
 -- A generated column and constraints call these.
-{{ template "functions/item_stage.sql" . }}
-{{ template "functions/start_option_size.sql" . }}
-{{ template "functions/check_start_option_groups.sql" . }}
-{{ template "functions/check_start_options.sql" . }}
-{{ template "functions/check_rates.sql" . }}
+{{ template "function item_stage" . }}
+{{ template "function start_option_size" . }}
+{{ template "function check_start_option_groups" . }}
+{{ template "function check_start_options" . }}
+{{ template "function check_rates" . }}
 
 -- The function files that `pgdispatch migrate up` has applied, with the hash of each.
 create table pgdispatch.applied_functions (
@@ -49,7 +49,7 @@ create index workspaces_by_plan on pgdispatch.workspaces (plan);
 -- For lists by name, page by page.
 create index workspaces_by_name on pgdispatch.workspaces (name collate "C", id);
 
--- The workspaces that a login may use while workspaces are isolated: see functions/own_workspaces.sql. By the role's OID,
+-- The workspaces that a login may use while workspaces are isolated: see own_workspaces(). By the role's OID,
 -- so that a role that is created later under the same name gets nothing.
 create table pgdispatch.workspace_roles (
     role         regrole not null,
@@ -140,13 +140,13 @@ create table pgdispatch.workflow_execution_queue (
     params                 jsonb not null default '{}',
     idempotency_key        text,
     traceparent            text,
-    -- Checked by functions/item_enqueued.sql, because a constraint would be evaluated at every settle.
+    -- Checked by item_enqueued(), because a constraint would be evaluated at every settle.
     start_options          jsonb,
     last_error             text,
     -- The dead letter that this item replays. Set by pgdispatch.replay after the insert.
     replay_of              bigint,
 
-    -- Client values are checked when they are written: functions/item_enqueued.sql and functions/refuse_change.sql.
+    -- Client values are checked when they are written: item_enqueued() and refuse_change().
     -- The item's stage, as claims see it: WAITS; HOLDS a slot; in DOUBT, which holds one too; DEAD; null means ended.
     -- An item whose columns do not match its status is rejected. Indexes name the stage and never the status, so a
     -- settle, which changes only the status, is a heap-only update.
@@ -189,7 +189,7 @@ create table pgdispatch.enqueue_keys (
     workspace_id uuid not null,
     key          text not null,
     item_id      bigint not null unique,
-    -- When a debounce last set its item's run_at; null if run_at is the application's own. See functions/bring_back.sql.
+    -- When a debounce last set its item's run_at; null if run_at is the application's own. See bring_back().
     debounced_at timestamptz,
     primary key (workspace_id, key)
 )
@@ -343,7 +343,7 @@ create table pgdispatch.mark_trim (
     next_at    timestamptz not null default '-infinity',
     -- The ends in the marks that this snapshot sees are in activity.
     counted    pg_snapshot not null default '1:1:',
-    -- No CLAIMED item has a lower lease_token: searches for leases begin here. See functions/trim_marks.sql.
+    -- No CLAIMED item has a lower lease_token: searches for leases begin here. See trim_marks().
     leased_from bigint not null default 0
 )
 with (fillfactor = 50);

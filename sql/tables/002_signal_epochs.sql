@@ -1,5 +1,5 @@
 -- When an epoch begins, commits may have been lost. What they said of the signals up to doubtful_to is in doubt: which run
--- got them, and whether any did. See functions/next_signals.sql.
+-- got them, and whether any did. See next_signals().
 alter table pgdispatch.signal_turn
     add column epoch uuid,
     add column doubtful_to bigint not null default 0;

@@ -1,4 +1,4 @@
--- What a claim is asked for, and how that stands: see functions/claim.sql. A replica sends and receives them as JSON
+-- What a claim is asked for, and how that stands: see claim(). A replica sends and receives them as JSON
 -- objects with these names. A name that only one side knows is ignored or null, so versions may differ.
 
 -- Items of one key queue, from a position on.

@@ -13,7 +13,7 @@ var bursts = []mutant{
 		[]edit{{pickFile, "if e.burst or (holders", "if (holders"}},
 		"./sql", "TestABurstCountsItsHoldersWhateverItsReceipt"},
 	{"a limit of 0 has no burst", "a workspace that may start nothing starts a burst",
-		[]edit{{"sql/functions/burst_limit.sql", "case when max_concurrent > 0 then greatest(max_concurrent, burst) else " +
+		[]edit{{"sql function burst_limit", "case when max_concurrent > 0 then greatest(max_concurrent, burst) else " +
 			"max_concurrent end", "greatest(max_concurrent, burst)"}},
 		"./sql", "TestTheBurstLimitIsThePlansUnlessTheWorkspaceHasItsOwn"},
 	{"bursts come last", "a burst takes workers that a workspace within its limit waits for",

@@ -1,8 +1,8 @@
 package main
 
 const (
-	keysFile   = "sql/functions/claim_key_limits.sql"
-	startsFile = "sql/functions/starts_left.sql"
+	keysFile   = "sql function claim_key_limits"
+	startsFile = "sql function starts_left"
 )
 
 // keys: limits by key are counted as exactly as those of workspaces.
@@ -26,14 +26,14 @@ var keys = []mutant{
 		[]edit{{movedFile, "case when old.limit_key is not null then array[old.limit_key] end", "null::text[]"}},
 		"./sql", "TestAKeyLimitsItsItemsAndNoOthers"},
 	{"ends together name their keys", "a replica is not told that a key has room after a batch of ends",
-		[]edit{{"sql/functions/finish_all.sql",
+		[]edit{{"sql function finish_all",
 			"(select array_agg(distinct k.limit_key) from ended k where k.limit_key is not null)", "null::text[]"}},
 		"./sql", "TestAKeyLimitsItsItemsAndNoOthers"},
 	{"a key never changes", "the limit key of an item that holds a slot changes",
-		[]edit{{"sql/functions/refuse_change.sql", " or new.limit_key is distinct from old.limit_key", ""}},
+		[]edit{{"sql function refuse_change", " or new.limit_key is distinct from old.limit_key", ""}},
 		"./sql", "TestAKeyIsCheckedAtTheInsertAndNeverChanges"},
 	{"a change of a key's limit is announced", "a replica does not notice that a key's limit was raised",
-		[]edit{{"sql/functions/limits_changed.sql", "select null from (select from changed limit 1) c",
+		[]edit{{"sql function limits_changed", "select null from (select from changed limit 1) c",
 			"select null where false"}},
 		"./sql", "TestALimitOfAKeyIsReadByEachClaim"},
 	{"full keys are not asked for", "a replica asks for items of a full key in vain",
@@ -65,7 +65,7 @@ var keys = []mutant{
 		[]edit{{"claim/schedule/load.go", "} else if full && current {", "} else if false {"}},
 		"./claim/schedule", "TestALoadClosesTheKeysThatAreFull"},
 	{"a load says where a key is full", "a key that is full in one workspace is closed in all",
-		[]edit{{"sql/claim/load.sql", "k.workspace_id is null and k.max", "k.max"}},
+		[]edit{{"sql name load", "k.workspace_id is null and k.max", "k.max"}},
 		"./sql", "TestALoadSaysWhereAKeyIsFull"},
 	{"a load that is behind closes no key", "a key that a look has opened is closed, and never asked for again",
 		[]edit{{"claim/schedule/load.go", "} else if full && current {", "} else if full {"}},

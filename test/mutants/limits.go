@@ -1,15 +1,15 @@
 package main
 
 const (
-	claimFile  = "sql/functions/claim.sql"
-	pickFile   = "sql/functions/claim_pick.sql"
-	limitsFile = "sql/functions/claim_limits.sql"
-	aroundFile = "sql/functions/claim_rows_around.sql"
-	repeatFile = "sql/functions/claim_unanswered.sql"
-	debitFile  = "sql/functions/claim_debits.sql"
-	movedFile  = "sql/functions/item_moved.sql"
-	lockFile   = "sql/functions/lock_claims.sql"
-	lookFile   = "sql/claim/look.sql"
+	claimFile  = "sql function claim"
+	pickFile   = "sql function claim_pick"
+	limitsFile = "sql function claim_limits"
+	aroundFile = "sql function claim_rows_around"
+	repeatFile = "sql function claim_unanswered"
+	debitFile  = "sql function claim_debits"
+	movedFile  = "sql function item_moved"
+	lockFile   = "sql function lock_claims"
+	lookFile   = "sql name look"
 	applyFile  = "claim/schedule/apply.go"
 	lockClaims = "lock table pgdispatch.claim_lock in share row exclusive mode;"
 )
@@ -114,7 +114,7 @@ var limits = []mutant{
 		[]edit{{claimFile, "if c.epoch is null and cardinality(c.heads) > 0 then", "if c.epoch is null then"}},
 		"./sql", "TestAClaimThatTakesNothingWritesNothing"},
 	{"a requeued lease draws a token", "an item in doubt keeps the token of its claim",
-		[]edit{{"sql/functions/requeue.sql", "lease_token = nextval('pgdispatch.lease_tokens'),", ""}},
+		[]edit{{"sql function requeue", "lease_token = nextval('pgdispatch.lease_tokens'),", ""}},
 		"./sql", "TestALeaseThatIsPutBackDrawsAToken"},
 	{"workspace's rate", "a workspace with one token gets as many items as requested",
 		[]edit{{pickFile, ", floor(s.allows) - used[first]), 0)", "), 0)"}},

@@ -1,7 +1,7 @@
 package main
 
 const (
-	singleFile  = "sql/claim/claim_single.sql"
+	singleFile  = "sql name claim_single"
 	claimerFile = "claim/claimer.go"
 	lineTest    = "TestALineIsClaimedAsTheProcedureClaimsIt"
 	needsMore   = "TestALineThatNeedsMoreIsDeclined"

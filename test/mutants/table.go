@@ -25,11 +25,7 @@ func (r result) check() string {
 }
 
 func short(m mutant) string {
-	files := m.files()
-	for n, file := range files {
-		files[n] = strings.TrimPrefix(file, "sql/")
-	}
-	return strings.Join(files, ", ")
+	return strings.Join(m.places(), ", ")
 }
 
 const introduction = `# Mutants
@@ -45,7 +41,7 @@ func page(results []result) string {
 	var out strings.Builder
 	out.WriteString(introduction)
 	for _, r := range results {
-		files := r.mutant.files()
+		files := r.mutant.places()
 		for n, file := range files {
 			files[n] = "`" + file + "`"
 		}

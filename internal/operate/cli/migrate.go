@@ -116,7 +116,7 @@ func (a *App) printMigrations(state migrate.State, output string) error {
 		all = append(all, migration{name, applied, map[bool]string{true: "applied", false: "missing"}[applied]})
 	}
 	for _, name := range state.Outdated {
-		all = append(all, migration{name + ".sql", false, "outdated"})
+		all = append(all, migration{name, false, "outdated"})
 	}
 	if output == "json" {
 		return a.printJSON(all)

@@ -1,5 +1,5 @@
 -- Signals to workflows. The transaction that sends one inserts its row and locks nothing; replicas deliver it. See
--- functions/next_signals.sql.
+-- next_signals().
 create table pgdispatch.signals (
     -- The order of an execution's signals.
     id           bigint generated always as identity primary key,

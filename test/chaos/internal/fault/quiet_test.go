@@ -16,12 +16,11 @@ import (
 // changed may leave a name behind that fits none, and then a sweep counts as the settle that it looks like.
 func TestEveryNameOfAStatementFitsOne(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../../../../sql/*/*.sql")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
+	statements := statements(t)
+	require.NotEmpty(t, statements)
 	var names []string
-	for _, file := range files {
-		names = append(names, proxy.StatementName(text(t, file)))
+	for _, text := range statements {
+		names = append(names, proxy.StatementName(text))
 	}
 	fits := func(prefix string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, prefix) })
@@ -31,12 +30,22 @@ func TestEveryNameOfAStatementFitsOne(t *testing.T) {
 			require.True(t, fits(prefix), prefix)
 		}
 	}
-	require.True(t, isIncidental(proxy.StatementName(text(t, "../../../../sql/sweeper/sweep.sql"))))
+	require.True(t, isIncidental(proxy.StatementName(statements["sweep"])))
 }
 
-func text(t *testing.T, file string) string {
+// statements returns the product's statements by name.
+func statements(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(file)
+	files, err := filepath.Glob("../../../../sql/*/*.sql")
 	require.NoError(t, err)
-	return string(text)
+	all := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, section := range strings.Split("\n"+string(text), "\n-- name: ")[1:] {
+			name, statement, _ := strings.Cut(section, "\n")
+			all[name] = statement
+		}
+	}
+	return all
 }

@@ -1,0 +1,138 @@
+-- How claims end.
+
+-- name: dispatched
+-- CLAIMED -> DISPATCHED
+-- $1 ids, $2 tokens, $3 run IDs, $4 watcher: the replica that will watch for their end (null: no room). A token belongs
+-- to one claim of one item.
+-- Lists instead of joins, and the holder instead of the status, so that every plan reads only these rows.
+with moved as (
+    update pgdispatch.workflow_execution_queue q
+    set status = 'DISPATCHED',
+        dispatched_at = clock_timestamp(),
+        outcome_unknown = false,
+        last_error = null,
+        claimed_by = null,
+        lease_expires_at = null
+    where q.id = any ($1::bigint[])
+      and q.lease_token = any ($2::bigint[])
+      and q.claimed_by is not null
+      and q.lease_expires_at > clock_timestamp()
+    returning q.id, q.execution_id
+), started as (
+    update pgdispatch.workflow_executions e
+    set status = 'RUNNING', started_at = clock_timestamp(), watcher = $4,
+        run_id = ($3::text[])[array_position($1::bigint[], e.queue_item_id)]
+    where e.id = any (array(select m.execution_id from moved m))
+)
+select id from moved
+
+-- name: retry
+-- CLAIMED -> PENDING
+-- The item's own failure: it is counted and recorded, and the item waits.
+-- $1 ids, $2 tokens, $3 errors, $4 how long each waits, $5 whether a start was sent and not answered.
+-- Lists, and the holder instead of the status, so that every plan reads only these rows.
+with moved as (
+    update pgdispatch.workflow_execution_queue q
+    set status = 'PENDING',
+        failure_count = q.failure_count + 1,
+        lost_lease_count = 0,
+        outcome_unknown = q.outcome_unknown or done.unknown,
+        last_error = done.error,
+        run_at = clock_timestamp() + done.delay,
+        claimed_by = null,
+        claimed_at = null,
+        lease_expires_at = null
+    from unnest($1::bigint[], $2::bigint[], $3::text[], $4::interval[], $5::boolean[])
+        as done (id, token, error, delay, unknown)
+    join pgdispatch.workflow_execution_queue was on was.id = done.id -- returning sees only the new row
+    where q.id = done.id
+      and q.id = any ($1::bigint[])
+      and q.lease_token = done.token
+      and q.claimed_by is not null
+      and q.lease_expires_at > clock_timestamp()
+    returning q.id, q.failure_count, q.attempt_count, q.last_error, was.claimed_by
+), noted as (
+    insert into pgdispatch.item_failures (item_id, failure, attempt, error, replica)
+    select m.id, m.failure_count, m.attempt_count, coalesce(m.last_error, ''), m.claimed_by
+    from moved m
+    where m.failure_count <= 100
+    on conflict do nothing -- a count that was reset by hand
+)
+select id from moved
+
+-- name: release
+-- CLAIMED -> PENDING
+-- Released through no fault of the item: neither an attempt nor a failure is counted.
+-- $1 ids, $2 tokens, $3 errors ('' for none), $4 how long each waits (0: it keeps its place), $5 whether a start was sent
+-- and not answered.
+-- Lists, and the holder instead of the status, so that every plan reads only these rows.
+update pgdispatch.workflow_execution_queue q
+set status = 'PENDING',
+    attempt_count = greatest(q.attempt_count - 1, 0),
+    lost_lease_count = 0,
+    outcome_unknown = q.outcome_unknown or done.unknown,
+    run_at = case when done.delay > '0' then clock_timestamp() + done.delay else q.run_at end,
+    last_error = coalesce(nullif(done.error, ''), q.last_error),
+    claimed_by = null,
+    claimed_at = null,
+    lease_expires_at = null
+from unnest($1::bigint[], $2::bigint[], $3::text[], $4::interval[], $5::boolean[]) as done (id, token, error, delay, unknown)
+where q.id = done.id
+  and q.id = any ($1::bigint[])
+  and q.lease_token = done.token
+  and q.claimed_by is not null
+  and q.lease_expires_at > clock_timestamp()
+returning q.id
+
+-- name: fail
+-- CLAIMED -> FAILED
+-- Permanent failure, without a workflow. Durable, because others act upon it, and another try might succeed.
+-- $1 ids, $2 tokens, $3 errors.
+-- Lists, and the holder instead of the status, so that every plan reads only these rows.
+with moved as (
+    update pgdispatch.workflow_execution_queue q
+    set status = 'FAILED',
+        failure_count = q.failure_count + 1,
+        last_error = done.error,
+        outcome_unknown = false,
+        finished_at = clock_timestamp(),
+        claimed_by = null,
+        lease_expires_at = null
+    from unnest($1::bigint[], $2::bigint[], $3::text[]) as done (id, token, error)
+    join pgdispatch.workflow_execution_queue was on was.id = done.id -- returning sees only the new row
+    where q.id = done.id
+      and q.id = any ($1::bigint[])
+      and q.lease_token = done.token
+      and q.claimed_by is not null
+      and q.lease_expires_at > clock_timestamp()
+    returning q.id, q.execution_id, q.failure_count, q.attempt_count, q.last_error, was.claimed_by
+), noted as (
+    insert into pgdispatch.item_failures (item_id, failure, attempt, error, replica)
+    select m.id, m.failure_count, m.attempt_count, m.last_error, m.claimed_by
+    from moved m
+    where m.failure_count <= 100
+    on conflict do nothing -- a count that was reset by hand
+), closed as (
+    update pgdispatch.workflow_executions e
+    set status = 'FAILED', error = moved.last_error, finished_at = clock_timestamp()
+    from moved
+    where e.id = moved.execution_id
+)
+select id from moved where pgdispatch.commit_durably()
+
+-- name: release_unread
+-- CLAIMED -> PENDING
+-- $1 owner, $2 the last token that it knows. Releases what it has claimed since: it could not read the answer of that
+-- claim, so it has started none of them.
+update pgdispatch.workflow_execution_queue q
+set status = 'PENDING',
+    attempt_count = greatest(q.attempt_count - 1, 0),
+    claimed_by = null,
+    claimed_at = null,
+    lease_expires_at = null
+where q.stage in ('HOLDS', 'DOUBT')
+  and q.lease_token > $2
+  and q.claimed_by = $1
+  and q.status = 'CLAIMED'
+  and q.lease_expires_at > clock_timestamp()
+returning q.id

@@ -1,0 +1,150 @@
+-- The claim of a single key queue, as one statement: what most claims below a thousand starts a second are.
+
+-- name: lock_claims
+-- writes the lock of claims
+-- For claim_single, which follows in the same transaction.
+select pgdispatch.lock_claims()
+
+-- name: claim_single
+-- PENDING -> CLAIMED
+-- claim for the usual case, which it serves cheaper: items of one key queue, without limit key, burst, limited namespaces or
+-- unanswered starts. Run lock_claims before it in the same transaction. $1 owner, $2 lease, $3 watcher, $4 epoch, $5 at
+-- most; $6 and $7 the receipt of the leased items; $8 workspace, $9 priority, $10 items, $11 and $12 the position to
+-- begin at (run_at, ID), and the workspace's receipt: $13 floor, $14 holders, $15 up to this token; $16 the owner's
+-- namespace. The answer is that of claim; its standing is in the row of the first item, if there is one. If `declined`
+-- in it is true, the statement has taken nothing, because there is something that only claim knows: a rate, an expired
+-- lease, another epoch or a deleted workspace.
+with state as materialized (
+    select n.at_time, n.last_token, s.paused, e.id as epoch, l.tokens, w.wake_number, w.paused as stopped,
+           coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows, 1) as slots,
+           coalesce(w.max_burst_workflows, t.max_burst_workflows) as bursts,
+           case when s.paused or l.lost >= 2 then 0
+                else greatest(s.max_claims - $6::integer - coalesce(cardinality(l.tokens), 0), 0) end as room,
+           l.expired or w.id is null or w.max_starts_per_second is not null or (e.id = $4::text::uuid) is not true as declined,
+           case when $15::bigint <= n.last_token then $13::bigint else 0 end as floor,
+           case when $15::bigint <= n.last_token then $14::integer + (n.last_token - $15::bigint) end as bound
+    from (select clock_timestamp() as at_time, coalesce(pg_sequence_last_value('pgdispatch.lease_tokens'), 0) as last_token) n
+    cross join lateral (
+        select array_agg(q.lease_token) as tokens, coalesce(min(q.lease_expires_at) <= n.at_time, false) as expired,
+               max(q.lost_lease_count) filter (where q.claimed_by = $1::text and q.lease_expires_at > n.at_time) as lost
+        from pgdispatch.workflow_execution_queue q
+        where q.stage in ('HOLDS', 'DOUBT') and q.status = 'CLAIMED' and q.lease_token > $7::bigint
+    ) l
+    cross join pgdispatch.settings s
+    left join pgdispatch.epoch e on true
+    left join (pgdispatch.workspaces w join pgdispatch.workspace_tiers t on t.plan = w.plan) on w.id = $8::text::uuid
+), granted as materialized (
+    select s.*, c.counts, g.items, h.heads, h.run_ats, h.ids, least(h.due, g.most)::integer as gets -- of the heads
+    from state s
+    cross join lateral (
+        select case when not s.declined and (s.bound + $10::integer < s.slots) is not true then (
+                   select array[count(*), min(q.lease_token)] from pgdispatch.workflow_execution_queue q
+                   where q.workspace_id = $8::text::uuid and q.stage in ('HOLDS', 'DOUBT')
+                     -- as a pair, because only the workspace's own index serves it
+                     and (q.workspace_id, q.lease_token) >= ($8::text::uuid, s.floor)) end as counts
+        offset 0 -- counts once
+    ) c
+    cross join lateral (
+        select i.items, least(i.items, $5::integer, s.room) as most
+        from (select case when s.declined or s.stopped then 0
+                          else greatest(least($10::integer, s.slots - coalesce(c.counts[1], s.bound)), 0)::integer end as items) i
+    ) g
+    cross join lateral (
+        select array_agg(h.ctid) as heads, array_agg(h.run_at) as run_ats, array_agg(h.id) as ids,
+               count(*) filter (where h.run_at <= s.at_time) as due
+        from (
+            select q.ctid, q.run_at, q.id
+            from pgdispatch.workflow_execution_queue q
+            where q.workspace_id = $8::text::uuid and q.priority = $9::integer and q.limit_key is null and q.stage = 'WAITS'
+              and q.run_at >= $11::timestamptz and (q.run_at, q.id) >= ($11::timestamptz, $12::bigint)
+              and q.id <> all (array(select p.item_id from pgdispatch.parked_items p where p.try_at > s.at_time))
+            order by q.limit_key, q.run_at, q.id
+            limit case when s.declined then 0 else g.most + 1 end
+        ) h
+    ) h
+), taken as (
+    update pgdispatch.workflow_execution_queue q
+    set status = 'CLAIMED', claimed_by = $1::text, claimed_at = clock_timestamp(),
+        lease_expires_at = clock_timestamp() + $2::interval, lease_token = nextval('pgdispatch.lease_tokens'), attempt_count = q.attempt_count + 1
+    where q.ctid = any ((select g.heads[:g.gets] from granted g)::tid[]) -- skips rows that changed since they were chosen
+      and case q.stage when 'WAITS' then q.run_at <= (select g.at_time from granted g) and q.workspace_id = $8::text::uuid
+                                         and q.priority = $9::integer end -- a case, because it can use no index
+    returning q.id, q.execution_id, q.workspace_id, q.workflow_definition_id, q.priority, q.params, q.traceparent, q.start_options,
+              q.created_at, q.run_at, q.lease_token, q.attempt_count, q.failure_count, q.lost_lease_count, q.outcome_unknown
+), item as materialized (
+    select q.*, v.id as version_id, v.node_ids::text as nodes, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
+           case when num_nonnulls(d.start_options, q.start_options) > 0 then
+               (coalesce(d.start_options, '{}') || coalesce(q.start_options, '{}'))::text
+           end as options,
+           coalesce(d.namespace, $16::text) as namespace,
+           case
+               when d.id is null then 'workflow definition not found'
+               when v.id is null then 'workflow definition has no version'
+               when q.lost_lease_count >= 3 then 'holder lost three times, the last time with this item alone'
+               else ''
+           end as problem
+    from taken q
+    left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
+    left join lateral (
+        select v.id, v.node_ids from pgdispatch.workflow_definition_versions v
+        where v.workflow_definition_id = q.workflow_definition_id
+        order by v.version desc limit 1
+    ) v on true
+), execution as ( -- the row exists before its start is sent
+    insert into pgdispatch.workflow_executions as e
+        (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, namespace, watcher, first_sent_at)
+    select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, $3::text, g.at_time
+    from item i cross join granted g
+    where i.version_id is not null
+    on conflict (id) do update
+    set workflow_definition_version_id = excluded.workflow_definition_version_id, namespace = excluded.namespace,
+        watcher = excluded.watcher, first_sent_at = excluded.first_sent_at
+)
+select coalesce(i.id, 0) as id, coalesce(i.lease_token, 0) as token, coalesce(i.execution_id::text, '') as execution_id,
+       coalesce(i.workspace_id::text, '') as workspace_id,
+       coalesce(i.workflow_definition_id::text, '') as workflow_definition_id, coalesce(i.version_id::text, '') as workflow_definition_version_id,
+       coalesce(i.namespace, '') as namespace, coalesce(i.workflow_type, '') as workflow_type, coalesce(i.task_queue, '') as task_queue,
+       coalesce(i.execution_timeout, '0') as execution_timeout, i.nodes as node_ids, i.params::text, coalesce(i.traceparent, '') as traceparent,
+       coalesce(i.attempt_count, 0) as attempt_count, coalesce(i.failure_count, 0) as failure_count, coalesce(i.max_attempts, 0) as max_attempts,
+       coalesce(i.outcome_unknown, false) as outcome_unknown, interval '0' as unanswered_for, coalesce(i.problem, '') as problem,
+       coalesce(g.at_time - greatest(i.created_at, i.run_at), '0') as waited, coalesce(i.priority, 0) as priority,
+       i.options as start_options, '' as limit_key,
+       case when i.lease_token is not distinct from (select min(o.lease_token) from item o) then
+           json_build_object('at_time', g.at_time, 'declined', g.declined, 'epoch', g.epoch, 'paused', g.paused, 'room', g.room,
+               'last_token', g.last_token, 'tokens', g.tokens,
+               'entries', json_build_array(json_build_object(
+                   'granted', g.items, 'slots', g.slots, 'burst_slots', pgdispatch.burst_limit(g.slots, g.bursts), 'paused', g.stopped,
+                   'wake_number', g.wake_number, 'holders', g.counts[1], 'lowest_token', g.counts[2])),
+               'next', case when g.gets < cardinality(g.ids) then json_build_array(json_build_object(
+                   'entry', 1, 'run_at', g.run_ats[g.gets + 1], 'id', g.ids[g.gets + 1])) end,
+               'took', (extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000)::bigint)
+       end as standing
+from granted g left join item i on true
+
+-- function: lock_claims
+-- For claims: takes claim_lock, so that they run one at a time. From then on, the transaction waits at most 50 ms for a
+-- row. Before claim_single it is a statement of its own, because the snapshot of a claim must be newer than its lock.
+create or replace function pgdispatch.lock_claims() returns void
+language plpgsql volatile
+as $$
+declare
+    was text;
+begin
+    -- A snapshot from before the lock would count outdated holders.
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'claim requires READ COMMITTED, but this transaction is %', current_setting('transaction_isolation')
+            using errcode = 'PGD30', hint = 'Use BEGIN ISOLATION LEVEL READ COMMITTED, or call it outside a transaction.';
+    end if;
+    if current_setting('plan_cache_mode') <> 'force_generic_plan' then
+        -- Behind a pooler, a connection lacks the settings of claim.Planning. Every access has its index, and stale
+        -- statistics must not make the planner avoid it. A disabled plan type costs 10^10, which would compile each
+        -- statement with JIT.
+        perform set_config(n.name, n.value, true)
+        from (values ('plan_cache_mode', 'force_generic_plan'), ('jit', 'off'), ('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'),
+                     ('enable_hashjoin', 'off'), ('enable_mergejoin', 'off')) as n (name, value);
+    end if;
+    was := set_config('lock_timeout', '5s', true); -- longer than for a row
+    lock table pgdispatch.claim_lock in share row exclusive mode;
+    was := set_config('lock_timeout', '50ms', true);
+end;
+$$;

@@ -1,0 +1,35 @@
+-- Ends that no replica was told of, found in lists of closed workflows: whose turn it is, and how far it came.
+
+-- name: close_turn
+-- writes turns to list
+-- $1 the interval of turns, $2 the interval of lists that reach far back, $3 the replica's namespace. Takes the turn to
+-- list closed workflows, one replica at a time, and returns in which namespaces and since when. Empty if another
+-- replica took the turn within $1, or if every open execution is watched and no list that reaches far back is due.
+with turn as (
+    update pgdispatch.close_sweep s
+    set looked_at = clock_timestamp()
+    where s.looked_at <= clock_timestamp() - $1::interval
+    returning array(select r.id from pgdispatch.replicas r where r.expires_at > clock_timestamp()) as alive
+), open as (
+    select coalesce(e.namespace, $3::text) as namespace, min(e.started_at) as oldest,
+           bool_or(e.watcher is null or e.watcher <> all (t.alive)) as unwatched
+    from pgdispatch.workflow_executions e
+    cross join turn t
+    where e.finished_at is null and e.status = 'RUNNING'
+    group by 1
+)
+select o.namespace, wide.due as wide,
+       coalesce(l.swept_to, o.oldest, clock_timestamp()) - case when wide.due then interval '1 minute' else interval '5 seconds' end as since
+from open o
+left join pgdispatch.close_lists l on l.namespace = o.namespace
+cross join lateral (select coalesce(l.wide_at <= clock_timestamp() - $2::interval, true) as due) wide
+where wide.due or o.unwatched
+
+-- name: close_done
+-- writes turns to list
+-- $1 namespace, $2 the newest close time that was listed (null: none), $3 whether the list reached far back. Turns may
+-- overlap, so swept_to only rises.
+insert into pgdispatch.close_lists as l (namespace, swept_to, wide_at)
+values ($1, $2::timestamptz, case when $3::boolean then clock_timestamp() else '-infinity' end)
+on conflict (namespace) do update
+set swept_to = greatest(l.swept_to, excluded.swept_to), wide_at = greatest(l.wide_at, excluded.wide_at)

@@ -1,0 +1,228 @@
+-- What `pgdispatch doctor` reads.
+
+-- name: doctor_server
+-- reads
+-- The server, the database and this session's role. Settings are in their own units: timeouts in milliseconds.
+select current_setting('server_version_num')::integer as version,
+       current_setting('server_version') as version_text,
+       (select pg_encoding_to_char(d.encoding)::text from pg_database d where d.datname = current_database()) as encoding,
+       current_user::text as role,
+       pg_has_role(current_user, 'pg_read_all_stats', 'usage') as sees_all,
+       clock_timestamp() as now,
+       pg_notification_queue_usage() as notify_usage,
+       (select count(*) from pg_stat_activity a where a.backend_type = 'client backend') as connections,
+       current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
+           - coalesce(nullif(current_setting('reserved_connections', true), '')::integer, 0) as connections_allowed,
+       (select jsonb_object_agg(s.name, s.setting) from pg_settings s
+        where s.name in ('fsync', 'full_page_writes', 'synchronous_commit', 'autovacuum', 'track_counts', 'statement_timeout', 'lock_timeout',
+                         'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout',
+                         'default_transaction_read_only', 'session_replication_role')) as settings
+
+-- name: doctor_role
+-- reads
+-- This session's role: whether it has more privileges than a replica needs, and which of those granted to the
+-- dispatchers' group it lacks. `pgdispatch migrate up` sets the grants of the groups.
+with dispatcher (oid) as (
+    select r.oid from pg_roles r where r.rolname = 'pgdispatch_dispatcher'
+), granted (thing, privilege, held) as (
+    select 'schema ' || n.nspname, a.privilege_type, has_schema_privilege(n.oid, a.privilege_type)
+    from pg_namespace n cross join aclexplode(n.nspacl) a join dispatcher d on d.oid = a.grantee
+    where n.nspname = 'pgdispatch'
+    union all
+    select c.relname::text, a.privilege_type,
+           case c.relkind when 'S' then has_sequence_privilege(c.oid, a.privilege_type) else has_table_privilege(c.oid, a.privilege_type) end
+    from pg_class c cross join aclexplode(c.relacl) a join dispatcher d on d.oid = a.grantee
+    where c.relnamespace = to_regnamespace('pgdispatch')
+    union all
+    select c.relname || '.' || t.attname, a.privilege_type, has_column_privilege(c.oid, t.attnum, a.privilege_type)
+    from pg_class c join pg_attribute t on t.attrelid = c.oid cross join aclexplode(t.attacl) a join dispatcher d on d.oid = a.grantee
+    where c.relnamespace = to_regnamespace('pgdispatch')
+    union all
+    select p.proname || '()', a.privilege_type, has_function_privilege(p.oid, a.privilege_type)
+    from pg_proc p cross join aclexplode(p.proacl) a join dispatcher d on d.oid = a.grantee
+    where p.pronamespace = to_regnamespace('pgdispatch')
+)
+select current_user::text as name, r.rolsuper as superuser,
+       pg_has_role((select n.nspowner from pg_namespace n where n.nspname = 'pgdispatch'), 'usage') as owner,
+       coalesce(pg_has_role(to_regrole('pgdispatch_operator'), 'usage'), false) as operator,
+       (select count(*) = 5 from pg_roles g
+        where g.rolname in ('pgdispatch_owner', 'pgdispatch_dispatcher', 'pgdispatch_enqueuer', 'pgdispatch_operator',
+                            'pgdispatch_reader')) as groups_exist,
+       array(select lower(g.privilege) || ' on ' || g.thing from granted g where not g.held order by 1) as lacks
+from pg_roles r
+where r.rolname = current_user
+
+-- name: doctor_session
+-- reads
+-- This session: how long the server keeps it if its client takes no data, in milliseconds, and whether it uses TCP.
+select s.setting::integer as tcp_user_timeout, inet_server_addr() is not null as over_tcp
+from pg_settings s
+where s.name = 'tcp_user_timeout'
+
+-- name: doctor_listen
+-- reads
+listen pgdispatch_doctor
+
+-- name: doctor_tables
+-- reads
+-- Tables of pgdispatch whose storage settings differ from those of the migrations, or that autovacuum skips.
+select x.relation as name,
+       case when c.options && '{autovacuum_enabled=false,autovacuum_enabled=off}' then 'autovacuum is off'
+            else 'missing ' || array_to_string(array(
+                select o from unnest(x.options) o except select o from unnest(c.options) o order by 1), ', ')
+       end as problem
+from (values
+    ('workflow_execution_queue', '{fillfactor=50,autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,'
+        'autovacuum_vacuum_insert_scale_factor=0.05,autovacuum_analyze_scale_factor=0.05,autovacuum_vacuum_cost_delay=0}'::text[]),
+    ('workflow_executions', '{fillfactor=50,autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,'
+        'autovacuum_vacuum_cost_delay=0}'),
+    ('marks', '{autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_insert_threshold=-1,'
+        'autovacuum_vacuum_cost_delay=0}'),
+    ('enqueue_keys', '{autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_cost_delay=0}'),
+    ('signals', '{autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_cost_delay=0}'),
+    ('workspace_activity', '{fillfactor=80,autovacuum_vacuum_scale_factor=0.05,autovacuum_vacuum_cost_delay=0}'),
+    ('rates', '{fillfactor=50}'), ('limit_starts', '{fillfactor=50}'), ('mark_trim', '{fillfactor=50}'),
+    ('retention_walk', '{fillfactor=50}'), ('close_sweep', '{fillfactor=50}'), ('close_lists', '{fillfactor=50}'),
+    ('stall_look', '{fillfactor=50}'), ('signal_turn', '{fillfactor=50}'), ('activity', '{fillfactor=50}')
+) as x (relation, options)
+cross join lateral (
+    select coalesce((select r.reloptions from pg_class r where r.oid = to_regclass('pgdispatch.' || x.relation)), '{}') as options
+) c
+where not x.options <@ c.options or c.options && '{autovacuum_enabled=false,autovacuum_enabled=off}'
+order by x.relation
+
+-- name: doctor_triggers
+-- reads
+-- Triggers of pgdispatch that are missing or do not fire, and why.
+select x.relation || '.' || x.name as name,
+       case when t.tgname is null then 'missing' when t.tgenabled = 'D' then 'disabled' else 'fires only for replication' end as problem
+from (values ('workflow_execution_queue', 'refuse_change'), ('workflow_execution_queue', 'refuse_item'),
+             ('workflow_execution_queue', 'item_enqueued'), ('workflow_execution_queue', 'item_moved'),
+             ('workflow_execution_queue', 'item_deleted'), ('workflow_execution_queue', 'item_gone'),
+             ('workflow_executions', 'execution_said'), ('workflow_executions', 'end_early'), ('enqueue', 'enqueue_item'),
+             ('workspaces', 'workspace_limits_changed'), ('workspaces', 'workspace_deleted'),
+             ('workspace_tiers', 'tier_limits_changed'), ('settings', 'settings_changed'), ('limits', 'key_limits_added'),
+             ('limits', 'key_limits_changed'), ('limits', 'key_limits_removed'),
+             ('workspaces', 'refuse_value'), ('workspace_tiers', 'refuse_value'), ('settings', 'refuse_value'), ('limits', 'refuse_value'),
+             ('workflow_definitions', 'refuse_value'), ('workflow_definition_versions', 'refuse_value')
+      union all
+      select c.relname, 'refuse_truncate' from pg_class c
+      where c.relnamespace = to_regnamespace('pgdispatch') and c.relkind = 'r' and c.relname <> 'schema_migrations') as x (relation, name)
+left join pg_trigger t on t.tgrelid = to_regclass('pgdispatch.' || x.relation) and t.tgname = x.name
+where t.tgname is null or t.tgenabled not in ('O', 'A')
+order by name
+
+-- name: doctor_replicas
+-- reads
+-- Every known replica: how long ago it expired (negative: it lives), how many items it holds and executions it watches,
+-- and its namespace ('': it is of an earlier version).
+select r.id, clock_timestamp() - r.expires_at as dead_for,
+       coalesce(l.leased, 0) as leased,
+       (select count(*) from pgdispatch.workflow_executions e where e.finished_at is null and e.status = 'RUNNING' and e.watcher = r.id) as watching,
+       coalesce(r.namespace, '') as namespace
+from pgdispatch.replicas r
+left join (
+    select q.claimed_by, count(*) as leased
+    from pgdispatch.workflow_execution_queue q
+    where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= (select t.leased_from from pgdispatch.mark_trim t) and q.status = 'CLAIMED'
+    group by q.claimed_by
+) l on l.claimed_by = r.id
+order by r.started_at
+
+-- name: doctor_definitions
+-- reads
+-- The task queues and namespaces of all definitions ('': the replicas' namespace), with the highest max_attempts, and
+-- how many have no version.
+select coalesce(d.namespace, '') as namespace, d.task_queue as name, count(*) as definitions, max(d.max_attempts) as max_attempts,
+       count(*) filter (where not exists (select from pgdispatch.workflow_definition_versions v
+                                          where v.workflow_definition_id = d.id)) as without_version
+from pgdispatch.workflow_definitions d
+group by d.namespace, d.task_queue
+order by count(*) desc, d.task_queue, d.namespace
+
+-- name: doctor_horizon
+-- reads
+-- $1 the age from which to report. What keeps vacuum from removing dead rows, and for how long (null: unknown), longest
+-- first.
+select h.kind, h.name, h.detail, h.age
+from (
+    select 'session' as kind, a.pid::text as name, concat_ws(', ', a.usename, nullif(a.application_name, ''), a.state) as detail,
+           clock_timestamp() - a.xact_start as age
+    from pg_stat_activity a
+    where a.backend_xmin is not null and a.pid <> pg_backend_pid() and a.backend_type = 'client backend'
+      and a.xact_start < clock_timestamp() - $1::interval
+    union all
+    select 'prepared transaction', p.gid, concat_ws(', ', p.owner, 'database ' || p.database), clock_timestamp() - p.prepared
+    from pg_prepared_xacts p
+    where p.prepared < clock_timestamp() - $1::interval
+    union all
+    select 'replication slot', s.slot_name::text, s.slot_type || ', not in use', null
+    from pg_replication_slots s
+    where not s.active and coalesce(s.xmin, s.catalog_xmin) is not null
+) h
+order by h.age desc nulls last, h.kind, h.name
+limit 20
+
+-- name: doctor_limits
+-- reads
+-- $1 at most this many limits, $2 at most this many waiting items are looked at. The first limits, with how many items
+-- their workspace may run in a burst (null: a limit over all workspaces), and whether one of the items looked at waits
+-- with their key.
+with waits as materialized (
+    select distinct n.limit_key, n.workspace_id
+    from ({{ template "earliest" "$2::bigint" }}) n
+    where n.limit_key is not null
+)
+select l.id, pgdispatch.burst_limit(coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows),
+           coalesce(w.max_burst_workflows, t.max_burst_workflows)) as workspace_max,
+       exists (select from waits n where n.limit_key = l.key and (l.workspace_id is null or n.workspace_id = l.workspace_id)) as waits
+from pgdispatch.limits l
+left join pgdispatch.workspaces w on w.id = l.workspace_id
+left join pgdispatch.workspace_tiers t on t.plan = w.plan
+order by l.id limit $1::bigint
+
+-- name: doctor_limit_keys
+-- reads
+-- $1 at most this many items that hold slots and that wait are looked at, $2 at most this many rows. The limit keys of
+-- these items that have no limit, with the item's workspace.
+select n.limit_key as key, n.workspace_id::text
+from (
+    (select q.limit_key, q.workspace_id from pgdispatch.workflow_execution_queue q
+     where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= 0 order by q.lease_token desc limit $1::bigint)
+    union
+    select e.limit_key, e.workspace_id from ({{ template "earliest" "$1::bigint" }}) e
+) n
+where n.limit_key is not null
+  and not exists (select from pgdispatch.limits l where l.key = n.limit_key and l.workspace_id = n.workspace_id)
+  and not exists (select from pgdispatch.limits l where l.key = n.limit_key and l.workspace_id is null)
+order by n.limit_key, n.workspace_id limit $2::bigint
+
+-- name: doctor_overrides
+-- reads
+-- Harmful settings that were stored for roles or for this database.
+select coalesce(r.rolname::text, 'every role') as role, coalesce('database ' || d.datname, 'every database') as scope, c.setting
+from pg_db_role_setting s
+cross join unnest(s.setconfig) as c (setting)
+left join pg_roles r on r.oid = s.setrole
+left join pg_database d on d.oid = s.setdatabase
+where (s.setdatabase = 0 or d.datname = current_database())
+  and c.setting in ('synchronous_commit=off', 'session_replication_role=replica')
+order by role, scope, c.setting
+
+-- function: namespaces_in_use
+-- The distinct namespaces that definitions name; includes '' if some name none. One index step per namespace.
+create or replace function pgdispatch.namespaces_in_use() returns text[]
+language sql stable
+as $$
+    with recursive named as (
+        (select d.namespace from pgdispatch.workflow_definitions d where d.namespace is not null order by d.namespace limit 1)
+        union all
+        select (select d.namespace from pgdispatch.workflow_definitions d where d.namespace > n.namespace order by d.namespace limit 1)
+        from named n
+        where n.namespace is not null
+    )
+    select array(
+        select n.namespace from named n where n.namespace is not null
+        union all
+        select '' where exists (select from pgdispatch.workflow_definitions d where d.namespace is null))
+$$;

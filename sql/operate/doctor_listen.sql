@@ -1,2 +1,0 @@
--- reads
-listen pgdispatch_doctor

@@ -1,0 +1,54 @@
+-- The rest of the overview.
+
+-- name: activity_read
+-- reads
+-- $1 how far back. Minute by minute, earliest first, with the current time. A minute without a sweep in which nothing
+-- happened has no row.
+select a.minute as at, a.started, a.completed, a.failed, a.cancelled, a.waiting, a.claimed, a.running, a.waits,
+       a.startable_waits, clock_timestamp() as now
+from pgdispatch.activity a
+where a.minute > date_trunc('minute', clock_timestamp()) - $1::interval
+order by a.minute
+
+-- name: replicas
+-- reads
+-- Live replicas: how many items each has leased, how many executions it watches, and its state at its last heartbeat.
+select r.id, r.version, r.workers, clock_timestamp() - r.started_at as up,
+       coalesce(l.leased, 0) as leased,
+       (select count(*) from pgdispatch.workflow_executions e where e.finished_at is null and e.status = 'RUNNING' and e.watcher = r.id) as watching,
+       clock_timestamp() - r.renewed_at as heard, r.state
+from pgdispatch.replicas r
+left join (
+    select q.claimed_by, count(*) as leased
+    from pgdispatch.workflow_execution_queue q
+    where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= (select t.leased_from from pgdispatch.mark_trim t) and q.status = 'CLAIMED'
+    group by q.claimed_by
+) l on l.claimed_by = r.id
+where r.expires_at > clock_timestamp()
+order by r.started_at, r.id
+
+-- name: view_errors
+-- reads
+-- $1 how many of the newest failures are searched, $2 part of the text, case-insensitive, $3 at most. The longest part of
+-- each kind of error that stands in all errors of the kind. The most frequent first.
+with failures as materialized (
+    select q.last_error from pgdispatch.workflow_execution_queue q where q.stage = 'DEAD' order by q.finished_at desc limit $1::bigint
+)
+select p.text
+from (select pgdispatch.error_kind(f.last_error) as kind, count(*) as items from failures f group by pgdispatch.error_kind(f.last_error)) k
+cross join lateral (
+    select btrim(p.text) as text from regexp_split_to_table(k.kind, '…|[[:cntrl:]]') p (text) order by length(btrim(p.text)) desc limit 1
+) p
+where length(p.text) > 2 and position(lower($2::text) in lower(p.text)) > 0
+group by p.text
+order by sum(k.items) desc, p.text
+limit $3::bigint
+
+-- function: error_kind
+-- The text of an error without its IDs and numbers, to group errors of one kind.
+create or replace function pgdispatch.error_kind(error text) returns text
+language sql immutable
+as $$
+    select regexp_replace(regexp_replace(left(error, 300),
+        '[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}', '…', 'g'), '[0-9]+', '…', 'g')
+$$;

@@ -1,9 +1,0 @@
--- writes workspace_activity
--- The starts since the last note. For each workspace: $1 its ID, $2 how many, and how long they had been due, in ms: $3
--- the sum, $4 the longest. In the order of IDs, so that no two that write the same rows wait for each other.
-insert into pgdispatch.workspace_activity as a (at, workspace_id, started, waited, longest)
-select date_bin('5 minutes', statement_timestamp(), 'epoch'), s.id, s.started, s.waited, s.longest
-from unnest($1::text[]::uuid[], $2::integer[], $3::bigint[], $4::bigint[]) as s (id, started, waited, longest)
-order by s.id
-on conflict (at, workspace_id) do update
-set started = a.started + excluded.started, waited = a.waited + excluded.waited, longest = greatest(a.longest, excluded.longest)

@@ -1,0 +1,108 @@
+-- Triggers that refuse a change, with the column and a hint.
+
+-- function: refuse_item
+-- Before an insert whose status is not a new item's, or with a key that is too long for an index: the trigger's condition
+-- has found that. The statement's own trigger finds the rest, but the constraint and the indexes come before it.
+create or replace function pgdispatch.refuse_item() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if length(new.idempotency_key) not between 1 and 200 then
+        raise exception 'idempotency_key has % characters: it must have 1 to 200', length(new.idempotency_key)
+            using errcode = 'PGD09', hint = 'Omit it, or use a hash of the key.';
+    elsif length(new.limit_key) not between 1 and 200 then
+        raise exception 'limit_key has % characters: it must have 1 to 200', length(new.limit_key)
+            using errcode = 'PGD12', hint = 'Omit it, or use a hash of the key.';
+    end if;
+    raise exception 'an insert must not set status, attempts, errors, claims, leases or times of an item: pgdispatch sets them'
+        using errcode = 'PGD07',
+              hint = 'Set only workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, '
+                  'start_options, limit_key.';
+end;
+$$;
+
+-- function: refuse_change
+-- After an update that names a client's column: some are fixed, the others keep the limits of the insert.
+create or replace function pgdispatch.refuse_change() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if new.id <> old.id or new.execution_id <> old.execution_id or new.workspace_id <> old.workspace_id
+       or new.workflow_definition_id <> old.workflow_definition_id
+       -- bring_back sets one that is ahead to now
+       or new.created_at <> old.created_at and new.created_at not between statement_timestamp() and old.created_at
+       or new.enqueue_xid <> old.enqueue_xid or new.limit_key is distinct from old.limit_key then
+        raise exception 'id, execution_id, workspace_id, workflow_definition_id, limit_key and created_at of item % cannot change', old.id
+            using errcode = 'PGD21', hint = 'Cancel this item while it is PENDING, and insert a new one.';
+    end if;
+    if new.start_options is distinct from old.start_options then
+        perform pgdispatch.check_start_options(new.start_options,
+            (select d.start_options from pgdispatch.workflow_definitions d where d.id = new.workflow_definition_id), true);
+    end if;
+    perform pgdispatch.check_values(new.params, new.priority, new.run_at, new.idempotency_key, new.traceparent);
+    return null;
+end;
+$$;
+
+-- function: refuse_value
+-- Before a row of a table that operators write: names the column whose value its constraints would reject, with a hint.
+-- They remain as the last guard, for tables without triggers.
+create or replace function pgdispatch.refuse_value() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    wrong record;
+    row constant jsonb := to_jsonb(new);
+begin
+    select c.name, c.must into wrong
+    from (values
+        ('name', 'workspaces,workflow_definitions', 'text', 1, 200), ('key', 'limits', 'text', 1, 200),
+        ('workflow_type', 'workflow_definitions', 'bytes', 1, 1000), ('task_queue', 'workflow_definitions', 'bytes', 1, 1000),
+        ('namespace', 'workflow_definitions', 'bytes', 1, 1000), ('plan', 'workspaces,workspace_tiers', 'plan', 1, 63),
+        ('max_concurrent_workflows', 'workspaces,workspace_tiers', 'number', 0, 100000),
+        ('max_burst_workflows', 'workspaces,workspace_tiers', 'number', 0, 100000),
+        ('max_starts_per_second', 'workspaces', 'number', 0.0001, 100000), ('max_concurrent', 'limits', 'number', 0, 100000),
+        ('max_attempts', 'workflow_definitions', 'number', 1, 100), ('version', 'workflow_definition_versions', 'number', 1, 2147483647),
+        ('execution_timeout', 'workflow_definitions', 'seconds', 1, 315576000), ('max_claims', 'settings', 'number', 0, 100000),
+        ('result_bytes', 'settings', 'number', 0, 65536), ('retention', 'settings', 'seconds', 60, 3155760000),
+        ('dead_letter_retention', 'settings', 'seconds', 60, 3155760000), ('priority_aging', 'settings', 'seconds', 0, 3155760000)
+    ) f (name, tables, kind, low, high)
+    cross join lateral (
+        select f.name, row ->> f.name as value, case f.kind
+            when 'text' then format('of %s to %s characters, without control characters', f.low, f.high)
+            when 'bytes' then format('of %s to %s bytes, without control characters', f.low, f.high)
+            when 'plan' then 'of 1 to 63 capital letters, digits and _, the first a letter'
+            when 'seconds' then format('from %s s to %s days', f.low, trunc(f.high / 86400))
+            else format('from %s to %s', f.low, f.high) end as must
+    ) c
+    where tg_table_name = any (string_to_array(f.tables, ',')) and c.value is not null and not case f.kind
+        when 'text' then length(c.value) between f.low and f.high and c.value !~ '[[:cntrl:]]'
+        when 'bytes' then octet_length(c.value) between f.low and f.high and c.value !~ '[[:cntrl:]]'
+        when 'plan' then c.value ~ '^[A-Z][A-Z0-9_]{0,62}$'
+        when 'seconds' then extract(epoch from c.value::interval) between f.low and f.high
+        else c.value::numeric between f.low and f.high end
+    limit 1;
+    if found then
+        raise exception '% of % is %: it must be %', wrong.name, tg_table_name, left(row ->> wrong.name, 100), wrong.must
+            using errcode = '23514', hint = 'Pass another value, or leave the column out for its default.',
+                  schema = 'pgdispatch', table = tg_table_name, column = wrong.name;
+    end if;
+    return new;
+end;
+$$;
+
+-- function: refuse_truncate
+-- Before a TRUNCATE of any table: see schema/roles.sql. It would run no trigger of a row. What refers to the rows would
+-- stay and, once IDs begin again, belong to others; and no replica would learn of the slots that it frees.
+create or replace function pgdispatch.refuse_truncate() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    raise exception '% must not be truncated', tg_relid::regclass
+        using errcode = 'PGD28', hint = 'Delete rows instead: `pgdispatch items purge` deletes items that have ended.';
+end;
+$$;
