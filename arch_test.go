@@ -38,10 +38,11 @@ var edges = map[string][]string{
 	"claim":            {"claim/schedule", "internal/postgres", "internal/temporal", "sql"},
 	"claim/schedule":   nil, // pure
 	"cmd/pgdispatch":   {"internal/config", "internal/operate/cli", "internal/replica", "internal/telemetry"},
-	"complete":         {"internal/postgres", "internal/serve", "internal/temporal", "sql"},
-	"dispatch":         {"claim", "internal/postgres", "internal/temporal"},
+	"complete":         {"internal/attempt", "internal/postgres", "internal/serve", "internal/temporal", "sql"},
+	"dispatch":         {"claim", "internal/attempt", "internal/postgres", "internal/temporal"},
 	"docs/clients":     nil,
 	"finish":           {"internal/temporal"}, // for workers: as few dependencies as possible
+	"internal/attempt": nil,
 	"internal/config":  {"internal/postgres", "internal/temporal"},
 	"internal/local":   nil,
 	"internal/operate": {"internal/postgres", "internal/temporal", "notify", "sql"},
@@ -55,8 +56,8 @@ var edges = map[string][]string{
 	"internal/postgres": {"internal/local"},
 	"internal/process":  nil,
 	// wires all packages
-	"internal/replica": {"claim", "complete", "dispatch", "internal/config", "internal/operate", "internal/operate/web",
-		"internal/postgres",
+	"internal/replica": {"claim", "complete", "dispatch", "internal/attempt", "internal/config", "internal/operate",
+		"internal/operate/web", "internal/postgres",
 		"internal/signin", "internal/telemetry", "internal/temporal", "notify", "sql", "sql/migrate", "sweeper"},
 	"internal/serve":      nil,
 	"internal/storetest":  {"claim", "complete", "internal/operate", "sql", "sql/sqltest", "sweeper"},
@@ -67,7 +68,7 @@ var edges = map[string][]string{
 		"sweeper"},
 	"internal/temporal":     {"internal/local"},
 	"internal/temporaltest": nil,
-	"notify":                {"internal/postgres", "sql"},
+	"notify":                {"internal/attempt", "internal/postgres", "sql"},
 	"sql":                   nil,
 	"sql/migrate":           {"sql"},
 	"sql/sqltest":           {"sql/migrate"},

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -55,7 +56,7 @@ type Detector struct {
 	Wanted func() bool
 	Log    *slog.Logger
 
-	last string // last error logged
+	complaint attempt.Complaint
 }
 
 // Run looks for stalled executions until ctx is cancelled, then returns nil.
@@ -69,11 +70,10 @@ func (d *Detector) Run(ctx context.Context) error {
 		if d.Wanted != nil && !d.Wanted() {
 			continue
 		}
-		switch err := contained(ctx, d.look); {
+		switch err := attempt.Contain(ctx, d.look); {
 		case err == nil:
-			d.last = ""
-		case ctx.Err() == nil && err.Error() != d.last:
-			d.last = err.Error()
+			d.complaint.Over()
+		case ctx.Err() == nil && d.complaint.IsNew(err):
 			d.Log.WarnContext(ctx, "Cannot check for stalled executions", "error", err)
 		}
 	}

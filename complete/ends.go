@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/pgdispatch/pgdispatch/internal/attempt"
 )
 
 const (
@@ -151,7 +153,7 @@ func (e *Ends) collect(first ending) []ending {
 func (e *Ends) record(ctx context.Context, batch []ending) {
 	if len(batch) == 1 {
 		var a answer
-		a.err = contained(ctx, func(ctx context.Context) (err error) {
+		a.err = attempt.Contain(ctx, func(ctx context.Context) (err error) {
 			a.first, err = e.finish(ctx, batch[0].Ended)
 			return err
 		})
@@ -167,7 +169,7 @@ func (e *Ends) record(ctx context.Context, batch []ending) {
 		ends, of[end.ExecutionID] = append(ends, end.Ended), end
 	}
 	var first map[string]bool
-	err := contained(ctx, func(ctx context.Context) (err error) {
+	err := attempt.Contain(ctx, func(ctx context.Context) (err error) {
 		first, err = e.store.FinishAll(ctx, ends)
 		return err
 	})

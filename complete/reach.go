@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -123,7 +124,7 @@ func (r *Reach) judge(ctx context.Context, refusal temporal.NamespaceError) {
 func (r *Reach) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Limit/3, fmt.Errorf("probe timed out after %s", r.Limit/3))
 	defer cancel()
-	err := contained(ctx, r.Probe)
+	err := attempt.Contain(ctx, r.Probe)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}

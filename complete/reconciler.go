@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"golang.org/x/sync/errgroup"
@@ -66,8 +67,8 @@ type Reconciler struct {
 	Freed func()
 	Log   *slog.Logger
 
-	last   map[string]string // last error logged per namespace; key "" is for a whole turn
-	wideAt time.Time
+	complaints map[string]*attempt.Complaint // by namespace; "" is a whole turn
+	wideAt     time.Time
 }
 
 // wanted reports whether to ask for the turn: always while an execution is unwatched, otherwise once per wideInterval.
@@ -97,11 +98,11 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		}
 		began, pause := time.Now(), r.Interval
 		if r.wanted(time.Now()) && (r.Reached == nil || r.Reached()) {
-			if err := contained(ctx, r.turn); err != nil {
+			if err := attempt.Contain(ctx, r.turn); err != nil {
 				pause = max(failurePause, r.Interval)
 				r.complain(ctx, "", err)
 			} else {
-				delete(r.last, "")
+				delete(r.complaints, "")
 			}
 		}
 		next.Reset(pause - time.Since(began)) // recording many ends may take longer than pause
@@ -110,11 +111,15 @@ func (r *Reconciler) Run(ctx context.Context) error {
 
 // complain logs an error if it differs from the last one for that namespace. Namespace "" stands for a whole turn.
 func (r *Reconciler) complain(ctx context.Context, namespace string, err error) {
-	if ctx.Err() == nil && err.Error() != r.last[namespace] {
-		if r.last == nil {
-			r.last = map[string]string{}
+	complaint := r.complaints[namespace]
+	if complaint == nil {
+		complaint = &attempt.Complaint{}
+		if r.complaints == nil {
+			r.complaints = map[string]*attempt.Complaint{}
 		}
-		r.last[namespace] = err.Error()
+		r.complaints[namespace] = complaint
+	}
+	if ctx.Err() == nil && complaint.IsNew(err) {
 		r.Log.WarnContext(ctx, "Cannot detect the ends of unwatched executions", "error", err,
 			"namespace", namespace)
 	}
@@ -136,7 +141,7 @@ func (r *Reconciler) turn(ctx context.Context) error {
 			fault = r.Store.CloseDone(ctx, turn.Namespace, newest, turn.Wide)
 		}
 		if fault == nil {
-			delete(r.last, turn.Namespace)
+			delete(r.complaints, turn.Namespace)
 			continue
 		}
 		if faults, err = faults+1, fault; len(turns) > 1 {
@@ -196,7 +201,7 @@ func (r *Reconciler) look(ctx context.Context, executions []temporal.Execution,
 	g.SetLimit(looks)
 	for _, execution := range executions {
 		g.Go(func() error {
-			err := contained(ctx, func(ctx context.Context) error {
+			err := attempt.Contain(ctx, func(ctx context.Context) error {
 				end, ended, err := ask(ctx, execution)
 				if err == nil && ended {
 					record(ctx, r.Store, r.Log, execution.ID, end, r.Freed)

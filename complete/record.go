@@ -3,9 +3,9 @@ package complete
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 
+	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/sethvargo/go-retry"
@@ -43,15 +43,14 @@ func record(ctx context.Context, store Finisher, log *slog.Logger, executionID s
 // outages are logged elsewhere.
 func retryUntilDone(ctx context.Context, log *slog.Logger, executionID, complaint string,
 	try func(context.Context) error) error {
-	backoff := retry.WithJitterPercent(jitterPercent, retry.WithCappedDuration(retryCap, retry.NewExponential(retryBase)))
-	last := ""
+	backoff := retry.WithJitterPercent(spreadPercent, attempt.Backoff(retryBase, retryCap))
+	var said attempt.Complaint
 	return retry.Do(ctx, backoff, func(ctx context.Context) error {
-		err := contained(ctx, try)
+		err := attempt.Contain(ctx, try)
 		if err == nil || errors.Is(err, temporal.ErrCrowded) {
 			return err
 		}
-		if ctx.Err() == nil && err.Error() != last {
-			last = err.Error()
+		if ctx.Err() == nil && said.IsNew(err) {
 			level := slog.LevelWarn
 			if errors.Is(err, temporal.ErrAway) {
 				level = slog.LevelDebug
@@ -60,13 +59,4 @@ func retryUntilDone(ctx context.Context, log *slog.Logger, executionID, complain
 		}
 		return retry.RetryableError(err)
 	})
-}
-
-func contained(ctx context.Context, try func(context.Context) error) (err error) {
-	defer func() {
-		if recovered := recover(); recovered != nil {
-			err = fmt.Errorf("panic: %v", recovered)
-		}
-	}()
-	return try(ctx)
 }

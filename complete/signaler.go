@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
@@ -54,12 +55,12 @@ type Signaler struct {
 	started          []string
 
 	// The rest belongs to Run.
-	results  chan sent
-	sending  sync.WaitGroup
-	underway int
-	settled  []SettledSignal
-	probeAt  time.Time // when to try again while Temporal does not answer; zero if it does
-	last     string    // last error logged
+	results   chan sent
+	sending   sync.WaitGroup
+	underway  int
+	settled   []SettledSignal
+	probeAt   time.Time // when to try again while Temporal does not answer; zero if it does
+	complaint attempt.Complaint
 }
 
 // sent is the outcome of a try.
@@ -194,7 +195,7 @@ func (s *Signaler) send(ctx context.Context, signal Signal) {
 	took := time.Now()
 	s.sending.Go(func() {
 		one := sent{signal: signal}
-		one.err = contained(ctx, func(ctx context.Context) (err error) {
+		one.err = attempt.Contain(ctx, func(ctx context.Context) (err error) {
 			one.continues, err = s.Temporal.Signal(ctx, signal.Signal)
 			return err
 		})
@@ -224,7 +225,7 @@ func (s *Signaler) judge(ctx context.Context, one sent, settle *SettledSignal) {
 	case one.err == nil && one.continues != "":
 	case one.err == nil:
 		settle.Outcome = signalDelivered
-		s.last = ""
+		s.complaint.Over()
 		s.saw("delivered", 1, one.took)
 		s.Log.DebugContext(ctx, "Delivered a signal", "execution_id", id, "name", name)
 	case errors.Is(one.err, temporal.ErrEnded), temporal.Classify(one.err) == temporal.Permanent:
@@ -265,8 +266,7 @@ func (s *Signaler) saw(outcome string, signals int, took time.Duration) {
 }
 
 func (s *Signaler) complain(ctx context.Context, err error, what string, about ...any) {
-	if err.Error() != s.last {
-		s.last = err.Error()
+	if s.complaint.IsNew(err) {
 		s.Log.WarnContext(ctx, what, append(about, "error", err)...)
 	}
 }

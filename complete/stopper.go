@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
@@ -34,7 +35,7 @@ type Stopper struct {
 	Wake <-chan struct{}
 	Log  *slog.Logger
 
-	last string // last error logged
+	complaint attempt.Complaint
 }
 
 // Run carries out requests until ctx is cancelled, then returns nil.
@@ -66,7 +67,7 @@ func (s *Stopper) look(ctx context.Context) (open bool, err error) {
 	}
 	for _, stop := range stops {
 		problem := ""
-		err := contained(ctx, func(ctx context.Context) error { return s.Temporal.Stop(ctx, stop) })
+		err := attempt.Contain(ctx, func(ctx context.Context) error { return s.Temporal.Stop(ctx, stop) })
 		switch {
 		case ctx.Err() != nil:
 			return open, nil
@@ -74,7 +75,7 @@ func (s *Stopper) look(ctx context.Context) (open bool, err error) {
 			problem = err.Error()
 			s.complain(ctx, err, "execution_id", stop.ExecutionID)
 		default:
-			s.last = ""
+			s.complaint.Over()
 			s.Log.InfoContext(ctx, "Asked Temporal to stop an execution", "execution_id", stop.ExecutionID, "how", stop.How,
 				"requested_by", postgres.Clean(stop.RequestedBy))
 		}
@@ -86,8 +87,7 @@ func (s *Stopper) look(ctx context.Context) (open bool, err error) {
 }
 
 func (s *Stopper) complain(ctx context.Context, err error, about ...any) {
-	if err.Error() != s.last {
-		s.last = err.Error()
+	if s.complaint.IsNew(err) {
 		s.Log.WarnContext(ctx, "Cannot stop an execution; retrying", append(about, "error", err)...)
 	}
 }

@@ -38,8 +38,8 @@ const (
 	// retryBase and retryCap limit the backoff for waiting for an end and for recording it.
 	retryBase = 50 * time.Millisecond
 	retryCap  = 5 * time.Second
-	// jitterPercent spreads the watches that an outage interrupted, so that they do not all resume at once.
-	jitterPercent = 50
+	// spreadPercent spreads the watches that an outage interrupted, so that they do not all resume at once.
+	spreadPercent = 50
 	// tendInterval is how often given-up watches are written to the table.
 	tendInterval = time.Second
 	// easeInterval is the time between two steps in which a halved bound grows again.

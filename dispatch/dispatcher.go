@@ -8,9 +8,9 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
@@ -209,14 +210,13 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 // contained runs a part of the dispatcher and returns its panic as an error, so that no part ends while the others
 // continue without it.
-func contained(log *slog.Logger, part string, do func()) (err error) {
-	defer func() {
-		if recovered := recover(); recovered != nil {
-			err = fmt.Errorf("panic in the %s: %v", part, recovered)
-			log.Error("Panic in the dispatcher", "part", part, "panic", postgres.Clean(fmt.Sprint(recovered)), "stack",
-				string(debug.Stack()))
-		}
-	}()
-	do()
-	return nil
+func contained(log *slog.Logger, part string, do func()) error {
+	err := attempt.Contain(context.Background(), func(context.Context) error { do(); return nil })
+	var panicked *attempt.PanicError
+	if !errors.As(err, &panicked) {
+		return nil
+	}
+	log.Error("Panic in the dispatcher", "part", part, "panic", postgres.Clean(fmt.Sprint(panicked.Value)), "stack",
+		panicked.Stack)
+	return fmt.Errorf("panic in the %s: %v", part, panicked.Value)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -263,7 +264,7 @@ func (r *run) claimFailed(ctx context.Context, err error) {
 		return
 	}
 	if r.errorGap == nil {
-		r.errorGap = newBackoff(claimErrorBase, claimErrorCap)
+		r.errorGap = attempt.Backoff(claimErrorBase, claimErrorCap)
 		r.Log.ErrorContext(ctx, "Cannot claim items; they stay queued and no attempt is counted", "error", err)
 	}
 	r.failing.Store(&err)

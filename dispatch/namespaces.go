@@ -6,6 +6,7 @@ import (
 	"github.com/sethvargo/go-retry"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -222,8 +223,6 @@ const (
 	// retryBase is the delay of an item after its first failure. The delay doubles up to retryCap.
 	retryBase = time.Second
 	retryCap  = 5 * time.Minute
-	// jitterPercent keeps replicas and items that failed together from retrying together.
-	jitterPercent = 20
 )
 
 // breaker stops claims while Temporal accepts no workflows, so that an outage costs probes and not attempts. It starts
@@ -243,7 +242,7 @@ func (b *breaker) trip(now time.Time) {
 		return
 	}
 	if b.backoff == nil {
-		b.backoff = newBackoff(probeBase, probeCap)
+		b.backoff = attempt.Backoff(probeBase, probeCap)
 	}
 	pause, _ := b.backoff.Next()
 	b.until, b.tripped = now.Add(pause), now
@@ -278,15 +277,10 @@ func (b *breaker) allows(now time.Time, free, busy int) int {
 
 // retryDelay returns the delay of an item after the given number of failures, counted from 1.
 func retryDelay(failures int) time.Duration {
-	backoff := newBackoff(retryBase, retryCap)
+	backoff := attempt.Backoff(retryBase, retryCap)
 	var delay time.Duration
 	for range min(failures, 32) {
 		delay, _ = backoff.Next()
 	}
 	return delay
-}
-
-// newBackoff returns a new Backoff for each use, because a Backoff is stateful.
-func newBackoff(base, longest time.Duration) retry.Backoff {
-	return retry.WithJitterPercent(jitterPercent, retry.WithCappedDuration(longest, retry.NewExponential(base)))
 }

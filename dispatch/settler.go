@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
@@ -118,7 +119,7 @@ func (s *settler) settleBatch(ctx context.Context, verb claim.Verb, requests []s
 func (s *settler) persist(ctx context.Context, verb claim.Verb, settlements []claim.Settlement) ([]int64, error) {
 	var settled []int64
 	var last error
-	backoff := retry.WithMaxDuration(s.lease, newBackoff(settleBase, settleCap))
+	backoff := retry.WithMaxDuration(s.lease, attempt.Backoff(settleBase, settleCap))
 	err := retry.Do(ctx, backoff, func(ctx context.Context) error {
 		if panicked := contained(s.log, "settler", func() {
 			began := time.Now()

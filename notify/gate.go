@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/sethvargo/go-retry"
 )
 
@@ -157,7 +158,7 @@ func (g *Gate) Run(ctx context.Context) error {
 }
 
 func (g *Gate) connect(ctx context.Context) (session GateSession, err error) {
-	backoff := retry.WithJitterPercent(20, retry.WithCappedDuration(gateRetryCap, retry.NewExponential(gateRetryBase)))
+	backoff := attempt.Backoff(gateRetryBase, gateRetryCap)
 	err = retry.Do(ctx, backoff, func(ctx context.Context) error {
 		session, err = g.Connect(ctx)
 		return retry.RetryableError(err)

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -42,3 +43,8 @@ func (s *Store) names(ctx context.Context, name string, definitions bool, worksp
 	})
 	return names, err
 }
+
+var uuidText = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
+// IsUUID reports whether a text is a UUID in its usual form, with hyphens.
+func IsUUID(text string) bool { return uuidText.MatchString(text) }

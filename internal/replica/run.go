@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
-	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/complete"
 	"github.com/pgdispatch/pgdispatch/dispatch"
+	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/telemetry"
@@ -279,15 +279,14 @@ func (r *replica) run(ctx context.Context) error {
 
 // contained runs a part and turns a panic into an error, so that the replica shuts down in order instead of running
 // without the part.
-func contained(ctx context.Context, log *slog.Logger, part func(context.Context) error) (err error) {
-	defer func() {
-		if recovered := recover(); recovered != nil {
-			log.Error("Panic: shutting down this replica", "panic", postgres.Clean(fmt.Sprint(recovered)), "stack",
-				string(debug.Stack()))
-			err = fmt.Errorf("panic: %v", recovered)
-		}
-	}()
-	return part(ctx)
+func contained(ctx context.Context, log *slog.Logger, part func(context.Context) error) error {
+	err := attempt.Contain(ctx, part)
+	var panicked *attempt.PanicError
+	if errors.As(err, &panicked) {
+		log.Error("Panic: shutting down this replica", "panic", postgres.Clean(fmt.Sprint(panicked.Value)), "stack",
+			panicked.Stack)
+	}
+	return err
 }
 
 func (r *replica) deregister(ctx context.Context) {

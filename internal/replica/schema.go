@@ -9,15 +9,22 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/sethvargo/go-retry"
 )
 
+// schemaRetryBase and schemaRetryCap bound the pauses between attempts to reach Postgres.
+const (
+	schemaRetryBase = 50 * time.Millisecond
+	schemaRetryCap  = 2 * time.Second
+)
+
 // awaitSchema waits until the database answers, and checks that it has the schema that this binary needs.
 func awaitSchema(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	complained := false
-	backoff := retry.WithCappedDuration(2*time.Second, retry.NewExponential(50*time.Millisecond))
+	backoff := attempt.Backoff(schemaRetryBase, schemaRetryCap)
 	return retry.Do(ctx, backoff, func(ctx context.Context) error {
 		conn, err := pool.Acquire(ctx)
 		var refusal *pgconn.PgError

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -194,10 +193,6 @@ func cut(text string) string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-var uuidText = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-
-func isUUID(text string) bool { return uuidText.MatchString(text) }
-
 // refKey returns the canonical form of a REF: the item's number or its execution's ID.
 func refKey(ref string) string {
 	if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
@@ -211,7 +206,7 @@ func parseRefs(refs []string) (items []int64, executions []string, err error) {
 	items, executions = []int64{}, []string{}
 	for _, ref := range refs {
 		key := refKey(ref)
-		if isUUID(key) {
+		if operate.IsUUID(key) {
 			executions = append(executions, key)
 			continue
 		}

@@ -49,7 +49,7 @@ func (a *App) definitionsListCommand() *cobra.Command {
 			if err := errors.Join(checkOutput(output), checkLimit(limit), clean("name", name)); err != nil {
 				return err
 			}
-			if after != "" && !isUUID(after) {
+			if after != "" && !operate.IsUUID(after) {
 				return fmt.Errorf("--after is %.80q: it must be a definition's ID", after)
 			}
 			var only operate.WorkspaceName

@@ -54,7 +54,7 @@ func (f *filterFlags) resolve(ctx context.Context, store *operate.Store) error {
 	if err != nil {
 		return err
 	}
-	if f.workspace != "" && !workspaceKnown && !isUUID(f.workspace) {
+	if f.workspace != "" && !workspaceKnown && !operate.IsUUID(f.workspace) {
 		names, err := store.WorkspaceNames(ctx, f.workspace)
 		if err != nil {
 			return err
@@ -68,7 +68,7 @@ func (f *filterFlags) resolve(ctx context.Context, store *operate.Store) error {
 				f.workspace, suggestion)
 		}
 	}
-	if f.definition != "" && !definitionKnown && !isUUID(f.definition) {
+	if f.definition != "" && !definitionKnown && !operate.IsUUID(f.definition) {
 		names, err := store.DefinitionNames(ctx, "", f.definition)
 		if err != nil {
 			return err

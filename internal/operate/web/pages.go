@@ -245,7 +245,7 @@ func (s *Site) findItem(r *http.Request) (operate.QueueItem, error) {
 	ids, executions := []int64{}, []string{}
 	if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
 		ids = append(ids, id)
-	} else if isUUID(ref) {
+	} else if operate.IsUUID(ref) {
 		executions = append(executions, ref)
 	} else {
 		return operate.QueueItem{}, bad("An item is identified by its number, its execution's ID or its workflow's ID.")
@@ -277,19 +277,6 @@ func checkText(name, text string) error {
 	return nil
 }
 
-func isUUID(text string) bool {
-	for n, r := range text {
-		if n == 8 || n == 13 || n == 18 || n == 23 {
-			if r != '-' {
-				return false
-			}
-		} else if !strings.ContainsRune("0123456789abcdefABCDEF", r) {
-			return false
-		}
-	}
-	return len(text) == 36
-}
-
 // with returns the URL with one query parameter replaced.
 func with(u *url.URL, name, value string) string {
 	query := u.Query()
@@ -310,7 +297,7 @@ func parseKey(text string) (*operate.WorkspaceKey, error) {
 	decoded, err := base64.RawURLEncoding.DecodeString(text)
 	parts := strings.SplitN(string(decoded), "\n", 3)
 	// not possible in Postgres
-	if err != nil || len(parts) != 3 || !isUUID(parts[1]) || !utf8.ValidString(parts[2]) ||
+	if err != nil || len(parts) != 3 || !operate.IsUUID(parts[1]) || !utf8.ValidString(parts[2]) ||
 		strings.Contains(parts[2], "\x00") {
 		return nil, bad("after is not a valid position in the list of workspaces.")
 	}

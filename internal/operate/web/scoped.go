@@ -141,7 +141,7 @@ func (s *Site) rights(ctx context.Context, of signin.Rights) (rights, error) {
 	byID, byName := map[string]bool{}, map[string]bool{} // whether as operator
 	for _, g := range of.Grants {
 		switch {
-		case isUUID(g.Workspace):
+		case operate.IsUUID(g.Workspace):
 			id := strings.ToLower(g.Workspace)
 			byID[id] = byID[id] || g.Operator
 		case utf8.ValidString(g.Workspace) && !strings.Contains(g.Workspace, "\x00"): // others cannot exist

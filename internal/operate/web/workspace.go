@@ -45,7 +45,7 @@ func (v visit) workspace(r *http.Request) (string, any, error) {
 // findWorkspace reads the workspace named by the path.
 func (v visit) findWorkspace(r *http.Request) (operate.WorkspaceDetail, error) {
 	id := r.PathValue("id")
-	if !isUUID(id) {
+	if !operate.IsUUID(id) {
 		return operate.WorkspaceDetail{}, bad("A workspace is identified by its ID.")
 	}
 	w, found, err := v.Read.WorkspaceDetail(r.Context(), id)
