@@ -30,7 +30,7 @@ func TestMigrateStatusNamesFunctionsThatAreOutdated(t *testing.T) {
 	d := newDesk(t)
 	d.exec("update pgdispatch.applied_functions set sha256 = 'another' where name = 'claim_pick'")
 	out, errs, code := d.tries("migrate", "status")
-	require.Equal(t, eachMigration("applied")+"outdated claim_pick.sql\n", out)
+	require.Equal(t, eachMigration("applied")+"outdated claim_pick\n", out)
 	require.Contains(t, errs, "functions are outdated: run `pgdispatch migrate up`")
 	require.Equal(t, 1, code)
 	listed := first(d.tries("migrate", "status", "-o", "json"))
