@@ -15,16 +15,11 @@ import (
 // not recorded before.
 func record(ctx context.Context, store Finisher, log *slog.Logger, executionID string, end temporal.End, freed func()) {
 	var first bool
-	err := retryUntilDone(
-		ctx,
-		log,
-		executionID,
-		"Cannot record an execution's end",
-		func(ctx context.Context) (err error) {
-			first, err = store.Finish(ctx, executionID, end.Outcome, end.Reason, end.Result)
-			return err
-		},
-	)
+	record := func(ctx context.Context) (err error) {
+		first, err = store.Finish(ctx, executionID, end.Outcome, end.Reason, end.Result)
+		return err
+	}
+	err := retryUntilDone(ctx, log, executionID, "Cannot record an execution's end", record)
 	if err != nil || !first {
 		return
 	}

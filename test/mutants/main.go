@@ -71,7 +71,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 func all() []mutant {
 	var list []mutant
 	for _, part := range [][]mutant{
-		leases, clocks, limits, queues, bursts, keys, gathering,
+		leases, clocks, limits, singles, bursts, keys, gathering,
 		memories, ambiguity, identity, gate, policy, ends, enqueuing, signals, roles, webPages,
 		migrations,
 	} {
@@ -141,7 +141,7 @@ func summary(results []result, out io.Writer) error {
 
 // tail returns the end of a test's output, which contains the failure.
 func tail(output string) string {
-	const queues = 30
+	const lines = 30
 	all := strings.Split(strings.TrimSpace(output), "\n")
-	return strings.Join(all[max(0, len(all)-queues):], "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }

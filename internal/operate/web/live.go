@@ -21,7 +21,7 @@ const (
 	liveWorkspaces = 10
 )
 
-// live caches the last read for all visitors of a site. A scopedSite has its own.
+// live caches the last read for all visitors of a site. A scoped site has its own.
 type live struct {
 	mu   sync.Mutex
 	at   time.Time

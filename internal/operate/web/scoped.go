@@ -23,8 +23,8 @@ const (
 	mostWorkspaces = 1000
 	// rightsAge is how long workspaces are not looked up again by the names in a visitor's roles.
 	rightsAge = 5 * time.Second
-	// mostCorners is the number of scopedSites kept.
-	mostCorners = 64
+	// mostScopedSites is the number of scoped sites kept.
+	mostScopedSites = 64
 )
 
 // acting says in which workspaces visitors may make changes: in all or some.
@@ -56,7 +56,7 @@ type scopedSite struct {
 	rights
 	site    *Site
 	handler http.Handler
-	// at is when the rights were read, used when the scopedSite was visited last.
+	// at is when the rights were read, used when the site was visited last.
 	at, used time.Time
 }
 
@@ -68,7 +68,7 @@ type rights struct {
 }
 
 // byVisitor serves the pages for all workspaces to those who have the same rights in all, or who signed in with a
-// token. It serves the others the pages of their scopedSite.
+// token. It serves the others the pages of their scoped site.
 func (s *Site) byVisitor(whole http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		visitor, known := signin.From(r.Context())
@@ -86,7 +86,7 @@ func (s *Site) byVisitor(whole http.Handler) http.Handler {
 	})
 }
 
-// siteOf returns the scopedSite of visitors with these rights.
+// siteOf returns the scoped site of visitors with these rights.
 func (s *Site) siteOf(ctx context.Context, of signin.Rights) (*scopedSite, error) {
 	text, err := json.Marshal(of)
 	if err != nil {
@@ -118,13 +118,13 @@ func (s *Site) siteOf(ctx context.Context, of signin.Rights) (*scopedSite, error
 	return c, nil
 }
 
-// keep adds a scopedSite, in place of the one that was visited longest ago if there are too many.
+// keep adds a scoped site, in place of the one that was visited longest ago if there are too many.
 func (c *scopedSites) keep(key string, one *scopedSite) {
 	if c.entries == nil {
 		c.entries = map[string]*scopedSite{}
 	}
 	c.entries[key] = one
-	if len(c.entries) <= mostCorners {
+	if len(c.entries) <= mostScopedSites {
 		return
 	}
 	oldest := key

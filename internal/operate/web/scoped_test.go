@@ -112,10 +112,10 @@ func TestCornersAreKeptForAWhileAndAreFew(t *testing.T) {
 	require.Same(t, first, site.scopedSites.entries[`{"Operator":false,"Confined":true,"Grants":[{"Workspace":"first"}]}`])
 	read.known, first.at = []operate.WorkspaceName{{ID: id, Name: "renamed"}}, first.at.Add(-rightsAge)
 	require.Contains(t, visits(t, pages, rolesIn("first"), "/ui/dead").Body.String(), "viewer of renamed")
-	for n := range 2 * mostCorners {
+	for n := range 2 * mostScopedSites {
 		visits(t, pages, rolesIn(fmt.Sprint(n)), "/ui/dead")
 	}
-	require.Len(t, site.scopedSites.entries, mostCorners)
+	require.Len(t, site.scopedSites.entries, mostScopedSites)
 }
 
 func TestAVisitorCannotActUnderAnotherName(t *testing.T) {
