@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// emission is a line of docs/observability.md: the name, the file that emits it, and the test that checks it.
+// emission is a line of docs/contributing/observability.md: the name, the file that emits it, and the test that checks it.
 var emission = regexp.MustCompile("(?m)^\\| [^|]+ \\| `([^`]+)` \\| `([^`]+)` \\| `(Test[^`]+)` \\|")
 
 func TestWhatIsEmittedIsEmittedThereAndSeenByItsTest(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("docs/observability.md")
+	page, err := os.ReadFile("docs/contributing/observability.md")
 	require.NoError(t, err)
 	files := parse(t, true)
 	tests := map[string]string{}

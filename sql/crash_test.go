@@ -133,7 +133,7 @@ func verbsIn(t *testing.T, page, from, to string) (verbs []string) {
 
 func TestThePageSaysWhatACrashDoesToEachStatementOfAReplica(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "reliability.md"))
+	page, err := os.ReadFile(filepath.Join("..", "docs", "contributing", "crashes.md"))
 	require.NoError(t, err)
 	const durably = "commit_durably()"
 	durable, written := []string{"claim", "claim_head", "claim_single"}, []string{}
@@ -157,8 +157,8 @@ func TestThePageSaysWhatACrashDoesToEachStatementOfAReplica(t *testing.T) {
 		}
 	}
 	slices.Sort(durable)
-	require.Equal(t, durable, verbsIn(t, string(page), "## A crash of Postgres", "These do not wait"))
-	undone := append(verbsIn(t, string(page), "These do not wait", "### A failover"), durable...)
+	require.Equal(t, durable, verbsIn(t, string(page), "## Statements that wait for the disk", "## Statements that do not wait"))
+	undone := append(verbsIn(t, string(page), "## Statements that do not wait", "## How it is tested"), durable...)
 	slices.Sort(undone)
 	require.Equal(t, written, slices.Compact(undone))
 }

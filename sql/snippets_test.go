@@ -26,6 +26,9 @@ func TestEveryRoleRunsTheSnippetsThatThePagesSay(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../docs/*.md")
 	require.NoError(t, err)
+	inner, err := filepath.Glob("../docs/*/*.md")
+	require.NoError(t, err)
+	pages = append(pages, inner...)
 	for _, page := range append(pages, "../README.md") {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
@@ -37,8 +40,18 @@ func TestEveryRoleRunsTheSnippetsThatThePagesSay(t *testing.T) {
 	}
 }
 
+// acme is what the pages take as given.
+const acme = `
+	insert into pgdispatch.workspaces (id, name, plan)
+	values ('0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01', 'acme', 'PRO');
+	insert into pgdispatch.workflow_definitions (id, workspace_id, name, workflow_type, task_queue)
+	values ('5a3f8d0c-2d0e-4b59-8a0c-0f6d2d3f7e02', '0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01', 'report', 'Report', 'reports');
+	insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key)
+	values ('0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01', '5a3f8d0c-2d0e-4b59-8a0c-0f6d2d3f7e02', 'invoice-17')`
+
 func runSnippets(t *testing.T, blocks [][]string) {
 	f := open(t)
+	f.exec(acme)
 	logins := map[string]*pgxpool.Pool{}
 	for _, role := range append(roles, "nobody") {
 		membership := "in role pgdispatch_" + role

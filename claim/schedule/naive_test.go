@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// naive picks the next item from a list of items by the rules of docs/enqueue.md, without a memory of waiting items.
+// naive picks the next item from a list of items by the rules of docs/limits.md, without a memory of waiting items.
 type naive struct {
 	*truth
 	aging  time.Duration

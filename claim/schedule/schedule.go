@@ -14,7 +14,7 @@
 // Within a level, ripe and unripe are the heaps of its key queues: those that may be asked for, and those that may not.
 //
 // It proposes and Postgres grants: a wrong schedule costs a round trip or a short delay, never a limit or an item. It
-// stores nothing per waiting item. docs/enqueue.md defines the order.
+// stores nothing per waiting item. docs/limits.md defines the order.
 //
 // The package is pure: no SQL, no clock, no goroutine, no log. All times are the database's.
 package schedule

@@ -68,9 +68,12 @@ func anchors(page string) []string {
 
 func TestEveryLinkOfTheDocsLeadsSomewhere(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob("../../docs/*.md")
-	require.NoError(t, err)
-	pages = append(pages, "../../docs/clients/README.md", "../../README.md", "../../CONTRIBUTING.md")
+	pages := []string{"../../README.md", "../../CONTRIBUTING.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "test/*/*.md"} {
+		found, err := filepath.Glob("../../" + pattern)
+		require.NoError(t, err)
+		pages = append(pages, found...)
+	}
 	for _, path := range pages {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)

@@ -191,7 +191,7 @@ func TestOneTraceRunsFromTheInsertToTheActivity(t *testing.T) {
 
 	s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "row completes")
 	const below = "\n<!-- What TestOneTraceRunsFromTheInsertToTheActivity has received. -->\n```\n"
-	_, want, found := strings.Cut(readPage(t, "docs/observability.md"), below)
+	_, want, found := strings.Cut(readPage(t, "docs/metrics.md"), below)
 	require.True(t, found)
 	want, _, _ = strings.Cut(want, "```\n")
 	tree := func() string { return received.tree(checkout.SpanContext().TraceID()) }

@@ -120,7 +120,7 @@ func handing() []Metric {
 			Label: "outcome",
 			Values: []string{"permanent", "retryable", "busy", "not_sent", "blocked", "unreached", "throttled", "unanswered",
 				"forgotten", "panic"},
-			Meaning: "Failed starts: docs/design.md explains the outcomes."},
+			Meaning: "Failed starts. docs/lifecycle.md explains the outcomes."},
 		{Name: "pgdispatch_item_attempts", Former: "queue_item_attempts", Kind: histogram, Unit: "attempts", Buckets: tries,
 			Meaning: "Attempts of an item until it was dispatched or failed."},
 		{Name: "pgdispatch_lease_losses_total", Kind: counter, Unit: "items",
