@@ -157,8 +157,9 @@ func TestThePageSaysWhatACrashDoesToEachStatementOfAReplica(t *testing.T) {
 		}
 	}
 	slices.Sort(durable)
-	require.Equal(t, durable, verbsIn(t, string(page), "## Statements that wait for the disk", "## Statements that do not wait"))
-	undone := append(verbsIn(t, string(page), "## Statements that do not wait", "## How it is tested"), durable...)
+	const waiting, others, end = "## Statements that wait for the disk", "## Statements that do not wait", "## How it is tested"
+	require.Equal(t, durable, verbsIn(t, string(page), waiting, others))
+	undone := append(verbsIn(t, string(page), others, end), durable...)
 	slices.Sort(undone)
 	require.Equal(t, written, slices.Compact(undone))
 }
