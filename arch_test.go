@@ -45,6 +45,7 @@ var edges = map[string][]string{
 	"internal/attempt": nil,
 	"internal/config":  {"internal/postgres", "internal/temporal"},
 	"internal/local":   nil,
+	"internal/logtest": nil,
 	"internal/operate": {"internal/postgres", "internal/temporal", "notify", "sql"},
 	"internal/operate/cli": {"internal/config", "internal/operate", "internal/operate/doctor", "internal/operate/view",
 		"internal/postgres", "internal/temporal", "sql/migrate"},
@@ -58,9 +59,9 @@ var edges = map[string][]string{
 	// wires all packages
 	"internal/replica": {"claim", "complete", "dispatch", "internal/attempt", "internal/config", "internal/operate",
 		"internal/operate/web", "internal/postgres",
-		"internal/signin", "internal/telemetry", "internal/temporal", "notify", "sql", "sql/migrate", "sweeper"},
+		"internal/signin", "internal/telemetry", "internal/temporal", "notify", "request", "sql", "sql/migrate", "sweeper"},
 	"internal/serve":      nil,
-	"internal/storetest":  {"claim", "complete", "internal/operate", "sql", "sql/sqltest", "sweeper"},
+	"internal/storetest":  {"claim", "complete", "internal/operate", "request", "sql", "sql/sqltest", "sweeper"},
 	"internal/signin":     nil,
 	"internal/signintest": nil,
 	// called by these packages, and reads gauges
@@ -69,6 +70,7 @@ var edges = map[string][]string{
 	"internal/temporal":     {"internal/local"},
 	"internal/temporaltest": nil,
 	"notify":                {"internal/attempt", "internal/postgres", "sql"},
+	"request":               {"internal/attempt", "internal/postgres", "internal/temporal", "sql"},
 	"sql":                   nil,
 	"sql/migrate":           {"sql"},
 	"sql/sqltest":           {"sql/migrate"},
@@ -99,6 +101,7 @@ func TestTestCodeStaysOutOfTheBinary(t *testing.T) {
 	for _, dependency := range goList(t, "{{.ImportPath}}", "-deps", "./cmd/pgdispatch") {
 		require.NotContains(t, dependency, "sqltest")
 		require.NotContains(t, dependency, "storetest")
+		require.NotContains(t, dependency, "logtest")
 		require.NotContains(t, dependency, "temporaltest")
 		require.NotContains(t, dependency, "signintest")
 		require.NotContains(t, dependency, "go.temporal.io/server")

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // forever watches executions that never end.
@@ -75,7 +76,7 @@ func TestARefusedLongPollHalvesTheBoundOnceAndItCreepsUpAgain(t *testing.T) {
 		require.LessOrEqual(t, p.seen().now, 30)
 		require.Len(t, p.seen().givenUp, 1, "refused executions may go to other replicas")
 		require.Equal(t, 20, p.limit(), "halved once, though ten were refused")
-		messages, _ := p.log.at(slog.LevelWarn)
+		messages := p.log.At(slog.LevelWarn)
 		require.Equal(t, []string{"Temporal rejects long polls; watching fewer executions for a while"}, messages)
 
 		pass(20 * time.Second)

@@ -12,8 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // lookout is the store and Temporal of a detector in a synctest bubble. By default it gets every turn.
@@ -76,11 +78,11 @@ func (l *lookout) TaskAttempt(_ context.Context, execution temporal.Execution) (
 	return l.attempt[execution.ID], l.err[execution.Namespace]
 }
 
-func looking(t *testing.T, l *lookout, wanted func() bool, test func(log *logBook)) {
+func looking(t *testing.T, l *lookout, wanted func() bool, test func(log *logtest.Book)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		log := &logBook{}
+		log := &logtest.Book{}
 		d := &Detector{Store: l, Temporal: l, Interval: time.Minute, Age: time.Minute, Wanted: wanted, Log: slog.New(log)}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -101,17 +103,17 @@ func TestDetectorFindsQueuesWithoutAPollerAndTasksThatFail(t *testing.T) {
 			{Over: true, Stall: Stall{Kind: "EXECUTION", Name: "e3"}},
 		},
 	}
-	looking(t, l, nil, func(log *logBook) {
+	looking(t, l, nil, func(log *logtest.Book) {
 		pass(16 * time.Second)
 		require.Equal(t, []string{"idle [{{ typo} 2}], asked [e1 e2], silent [], e2: workflow task is at attempt 5"},
 			l.seen())
 		require.Equal(t, []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "typo"}, Executions: 2}}, l.without,
 			"a queue's state need not be queried for each execution")
-		warnings, _ := log.at(slog.LevelWarn)
+		warnings := log.At(slog.LevelWarn)
 		require.Equal(t,
 			[]string{"No worker polls the task queue; start a worker, or correct task_queue in the workflow definitions",
 				"Workflow task fails repeatedly; fix the worker, or terminate the execution"}, warnings)
-		infos, _ := log.at(slog.LevelInfo)
+		infos := log.At(slog.LevelInfo)
 		require.Equal(t, []string{"Stalled execution recovered or ended"}, infos)
 	})
 }
@@ -119,7 +121,7 @@ func TestDetectorFindsQueuesWithoutAPollerAndTasksThatFail(t *testing.T) {
 func TestDetectorAsksNothingWhereItIsAnothersTurn(t *testing.T) {
 	l := &lookout{others: true, queues: []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "orders"}}},
 		open: []string{"e1"}}
-	looking(t, l, nil, func(*logBook) {
+	looking(t, l, nil, func(*logtest.Book) {
 		pass(10 * time.Minute)
 		require.Zero(t, l.asked.Load())
 		require.GreaterOrEqual(t, l.turns, 39, "four attempts to take the turn per look")
@@ -128,7 +130,7 @@ func TestDetectorAsksNothingWhereItIsAnothersTurn(t *testing.T) {
 
 func TestDetectorDoesNotEvenTakeTheTurnWhereNothingIsOpen(t *testing.T) {
 	l := &lookout{}
-	looking(t, l, func() bool { return false }, func(*logBook) {
+	looking(t, l, func() bool { return false }, func(*logtest.Book) {
 		pass(time.Hour)
 		require.Zero(t, l.turns)
 	})
@@ -136,7 +138,7 @@ func TestDetectorDoesNotEvenTakeTheTurnWhereNothingIsOpen(t *testing.T) {
 
 func TestDetectorTakesItsTime(t *testing.T) {
 	l := &lookout{open: strings.Fields(strings.Repeat("e ", 50))}
-	looking(t, l, nil, func(*logBook) {
+	looking(t, l, nil, func(*logtest.Book) {
 		pass(16 * time.Second)
 		require.LessOrEqual(t, l.asked.Load(), int64(21), "20 requests per second")
 		pass(5 * time.Second)
@@ -151,12 +153,12 @@ func TestANamespaceThatDoesNotAnswerHoldsUpNoOtherAndIsLoggedOnce(t *testing.T) 
 			{TaskQueue: temporal.TaskQueue{Namespace: "shop", Name: "typo"}}},
 		err: map[string]error{"gone": errors.New("connection refused")},
 	}
-	looking(t, l, nil, func(log *logBook) {
+	looking(t, l, nil, func(log *logtest.Book) {
 		pass(16 * time.Second)
 		require.Equal(t, []string{`idle [{{shop typo} 0}], asked [], silent ["gone"]`}, l.seen())
 		require.EqualValues(t, 2, l.asked.Load(), "one request per look")
 		pass(10 * time.Minute)
-		_, errs := log.at(slog.LevelWarn)
+		errs := log.Errors(slog.LevelWarn)
 		require.Equal(t, []string{"connection refused"}, errs)
 	})
 }

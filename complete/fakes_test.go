@@ -9,8 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // post is a watcher for a synctest bubble. By default nothing is adopted and everything completes after a second. All
@@ -18,7 +20,7 @@ import (
 type post struct {
 	*Watcher
 	t     *testing.T
-	log   logBook
+	log   logtest.Book
 	began time.Time
 
 	onAdopt  func(atMost int, watching []string) ([]temporal.Execution, error)
@@ -166,40 +168,4 @@ func (f fakeWaiter) Wait(ctx context.Context, execution temporal.Execution) (tem
 	case <-time.After(time.Second):
 		return temporal.End{Outcome: "COMPLETED"}, nil
 	}
-}
-
-// logBook is a slog handler that keeps all records.
-type logBook struct {
-	mu      sync.Mutex
-	records []slog.Record
-}
-
-func (l *logBook) Enabled(context.Context, slog.Level) bool { return true }
-func (l *logBook) WithAttrs([]slog.Attr) slog.Handler       { return l }
-func (l *logBook) WithGroup(string) slog.Handler            { return l }
-
-func (l *logBook) Handle(_ context.Context, record slog.Record) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.records = append(l.records, record)
-	return nil
-}
-
-// at returns the messages and errors of a level's records, in order.
-func (l *logBook) at(level slog.Level) (messages, errors []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, record := range l.records {
-		if record.Level != level {
-			continue
-		}
-		messages = append(messages, record.Message)
-		record.Attrs(func(attr slog.Attr) bool {
-			if attr.Key == "error" {
-				errors = append(errors, attr.Value.String())
-			}
-			return true
-		})
-	}
-	return messages, errors
 }

@@ -9,17 +9,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // reaching runs a Reach of 10 s; the test answers its probe.
 func reaching(t *testing.T, probe func(ctx context.Context, at time.Duration) error,
-	test func(r *Reach, log *logBook)) {
+	test func(r *Reach, log *logtest.Book)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		began, log := time.Now(), &logBook{}
+		began, log := time.Now(), &logtest.Book{}
 		r := &Reach{Limit: 10 * time.Second, Log: slog.New(log),
 			Probe: func(ctx context.Context) error { return probe(ctx, time.Since(began)) }}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -38,7 +40,7 @@ func TestReachIsLostAfterItsLimitAndFoundAtOnce(t *testing.T) {
 			return errors.New("connection refused")
 		}
 		return nil
-	}, func(r *Reach, log *logBook) {
+	}, func(r *Reach, log *logtest.Book) {
 		require.True(t, r.Reached())
 		pass(time.Minute + 7*time.Second)
 		require.True(t, r.Reached(), "the limit is not reached yet")
@@ -47,10 +49,10 @@ func TestReachIsLostAfterItsLimitAndFoundAtOnce(t *testing.T) {
 		pass(50 * time.Minute)
 		pass(9 * time.Minute)
 		require.True(t, r.Reached())
-		messages, errs := log.at(slog.LevelWarn)
+		messages, errs := log.At(slog.LevelWarn), log.Errors(slog.LevelWarn)
 		require.Equal(t, []string{"Temporal is unreachable; releasing watches to other replicas"}, messages, "only once")
 		require.Equal(t, []string{"connection refused"}, errs)
-		messages, _ = log.at(slog.LevelInfo)
+		messages = log.At(slog.LevelInfo)
 		require.Equal(t, []string{"Temporal is reachable again; resuming watches"}, messages)
 	})
 }
@@ -62,10 +64,10 @@ func TestReachIsLostWhereNothingIsAnswered(t *testing.T) {
 		}
 		<-ctx.Done() // an open but dead connection
 		return ctx.Err()
-	}, func(r *Reach, log *logBook) {
+	}, func(r *Reach, log *logtest.Book) {
 		pass(12 * time.Second)
 		require.False(t, r.Reached())
-		_, errs := log.at(slog.LevelWarn)
+		errs := log.Errors(slog.LevelWarn)
 		require.Equal(t, []string{"probe timed out after 3.333333333s: context deadline exceeded"}, errs)
 	})
 }
@@ -77,7 +79,7 @@ func TestARefusedNamespaceIsNoOutageAndIsLoggedOnce(t *testing.T) {
 			return missing
 		}
 		return nil
-	}, func(r *Reach, log *logBook) {
+	}, func(r *Reach, log *logtest.Book) {
 		require.Equal(t, missing, r.Refused(), "at once, if it was never accepted")
 		pass(59 * time.Minute)
 		require.Equal(t, missing, r.Refused())
@@ -86,13 +88,13 @@ func TestARefusedNamespaceIsNoOutageAndIsLoggedOnce(t *testing.T) {
 		require.Less(t, time.Since(r.Answered()), 3*time.Second)
 		pass(time.Minute + 3*time.Second)
 		require.NoError(t, r.Refused())
-		messages, errs := log.at(slog.LevelError)
+		messages, errs := log.At(slog.LevelError), log.Errors(slog.LevelError)
 		require.Equal(t,
 			[]string{"Temporal refuses this replica's namespace; its items wait, and the replica is not ready"}, messages)
 		require.Equal(t, []string{string(missing)}, errs)
-		messages, _ = log.at(slog.LevelInfo)
+		messages = log.At(slog.LevelInfo)
 		require.Equal(t, []string{"Temporal accepts this replica's namespace"}, messages)
-		messages, _ = log.at(slog.LevelWarn)
+		messages = log.At(slog.LevelWarn)
 		require.Empty(t, messages)
 	})
 }
@@ -103,7 +105,7 @@ func TestANamespaceIsRefusedForAWhileBeforeItCounts(t *testing.T) {
 			return temporal.NamespaceError("Request unauthorized.")
 		}
 		return nil
-	}, func(r *Reach, _ *logBook) {
+	}, func(r *Reach, _ *logtest.Book) {
 		for range 2 * 60 {
 			pass(time.Second)
 			require.NoError(t, r.Refused())
@@ -122,12 +124,12 @@ func TestOneFailedProbeIsNoOutage(t *testing.T) {
 			return errors.New("connection reset")
 		}
 		return nil
-	}, func(r *Reach, log *logBook) {
+	}, func(r *Reach, log *logtest.Book) {
 		for range 100 {
 			pass(time.Second)
 			require.True(t, r.Reached())
 		}
-		messages, _ := log.at(slog.LevelWarn)
+		messages := log.At(slog.LevelWarn)
 		require.Empty(t, messages)
 	})
 }
@@ -155,7 +157,7 @@ func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *tes
 		pass(10 * time.Minute)
 		require.Len(t, p.seen().givenUp, 2)
 		require.Zero(t, p.seen().now)
-		messages, _ := p.log.at(slog.LevelWarn)
+		messages := p.log.At(slog.LevelWarn)
 		require.Empty(t, messages)
 
 		p.onAdopt = func(int, []string) ([]temporal.Execution, error) {
@@ -186,7 +188,7 @@ func TestGivingUpIsRepeatedUntilTheDatabaseKnows(t *testing.T) {
 		p.Watch("e1", "run-1")
 		pass(time.Minute)
 		require.Len(t, p.seen().givenUp, 3)
-		messages, _ := p.log.at(slog.LevelError)
+		messages := p.log.At(slog.LevelError)
 		require.Equal(t, []string{"Cannot release watches", "Cannot release watches"}, messages)
 		stop()
 	})

@@ -11,15 +11,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // ledger is a reconciler for a synctest bubble; the test answers for its store and Temporal.
 type ledger struct {
 	*Reconciler
 	t     *testing.T
-	log   logBook
+	log   logtest.Book
 	began time.Time
 
 	turns  []Turn
@@ -150,7 +152,7 @@ func TestANamespaceThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 		require.Equal(t, []string{"e1=COMPLETED", "e2=FAILED"}, l.finished)
 		require.Len(t, l.listed, 4, "every second, whatever the other namespace does")
 		require.Len(t, l.done, 4, "only the listed namespace advances")
-		_, errs := l.log.at(slog.LevelWarn)
+		errs := l.log.Errors(slog.LevelWarn)
 		require.Equal(t, []string{"Namespace away is not found."}, errs, "the error is logged once")
 	})
 }
@@ -216,7 +218,7 @@ func TestReconcilerAsksAboutWhatIsSilent(t *testing.T) {
 		require.ElementsMatch(t, []string{"e1", "e2", "odd"}, l.looked)
 		require.Equal(t, []string{"e2=FAILED"}, l.finished)
 		require.Len(t, l.done, 11, "a failed lookup does not block the others")
-		messages, _ := l.log.at(slog.LevelWarn)
+		messages := l.log.At(slog.LevelWarn)
 		require.Equal(t, []string{"Cannot describe an execution"}, messages)
 	})
 }
@@ -226,7 +228,7 @@ func TestReconcilerThatCannotListLeavesTheTurnToOthersAndSaysSoOnce(t *testing.T
 		pass(time.Minute)
 		require.Len(t, l.listed, 13, "every five seconds")
 		require.Empty(t, l.done, "the next list starts at the same position")
-		messages, errs := l.log.at(slog.LevelWarn)
+		messages, errs := l.log.At(slog.LevelWarn), l.log.Errors(slog.LevelWarn)
 		require.Equal(t, []string{"Cannot detect the ends of unwatched executions"}, messages)
 		require.Equal(t, []string{"no answer from Temporal: connection refused"}, errs)
 	})

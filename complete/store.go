@@ -7,7 +7,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// Postgres executes the statements about executions: their watches, ends, stalls and stop requests. If a method
+// Postgres executes the statements about executions: their watches, ends and stalls. If a method
 // succeeds, its effect is committed. Its connections may commit with synchronous_commit = off: statements that others
 // act upon make themselves durable, and what a crash of the database undoes of the others is recovered by asking
 // Temporal.

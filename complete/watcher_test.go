@@ -11,8 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 func TestWatchRecordsTheEndAndFreesTheSlot(t *testing.T) {
@@ -23,7 +24,7 @@ func TestWatchRecordsTheEndAndFreesTheSlot(t *testing.T) {
 		require.Equal(t, []string{"e1=COMPLETED"}, p.seen().finished)
 		require.Equal(t, 1, p.seen().freed)
 		require.Empty(t, p.watching)
-		messages, _ := p.log.at(slog.LevelInfo)
+		messages := p.log.At(slog.LevelInfo)
 		require.Equal(t, []string{"Execution ended"}, messages)
 		stop()
 	})
@@ -184,7 +185,7 @@ func TestAdoptThatFailsIsLoggedAndRepeated(t *testing.T) {
 			p.Unwatched(true)
 			pass(2 * time.Second)
 		}
-		messages, errs := p.log.at(slog.LevelError)
+		messages, errs := p.log.At(slog.LevelError), p.log.Errors(slog.LevelError)
 		require.Equal(t, []string{"Cannot find executions to watch", "Cannot find executions to watch"}, messages)
 		require.Equal(t, []string{"connection refused", "connection refused"}, errs)
 		require.Equal(t, []string{"e1=COMPLETED"}, p.seen().finished)
@@ -206,7 +207,7 @@ func TestWaitIsRepeatedAndItsErrorLoggedWhenItChanges(t *testing.T) {
 		stop := p.run()
 		p.Watch("e1", "run-1")
 		pass(2*time.Minute + 2*retryCap)
-		messages, errs := p.log.at(slog.LevelWarn)
+		messages, errs := p.log.At(slog.LevelWarn), p.log.Errors(slog.LevelWarn)
 		require.Equal(t, []string{"Cannot watch an execution", "Cannot watch an execution"}, messages)
 		require.Equal(t, []string{"connection refused", "namespace is not active"}, errs)
 		require.Less(t, p.seen().waits, 100, "retries back off")
@@ -228,7 +229,7 @@ func TestEndThatCannotBeRecordedIsNotForgotten(t *testing.T) {
 		pass(time.Hour + 2*retryCap)
 		require.Equal(t, 1, p.seen().waits, "the end is already recorded")
 		require.Equal(t, 1, p.seen().freed)
-		messages, _ := p.log.at(slog.LevelWarn)
+		messages := p.log.At(slog.LevelWarn)
 		require.Equal(t, []string{"Cannot record an execution's end"}, messages)
 		stop()
 	})
@@ -247,7 +248,7 @@ func TestPanicInAWatchIsContained(t *testing.T) {
 		p.Watch("e2", "run-2")
 		pass(time.Second)
 		require.Equal(t, []string{"e2=COMPLETED"}, p.seen().finished)
-		_, errs := p.log.at(slog.LevelWarn)
+		errs := p.log.Errors(slog.LevelWarn)
 		require.Equal(t, []string{"panic: boom e1"}, errs)
 		pass(time.Minute + 2*retryCap)
 		require.Equal(t, []string{"e2=COMPLETED", "e1=COMPLETED"}, p.seen().finished)
@@ -276,7 +277,7 @@ func TestStopIsPromptAndRecordsNothing(t *testing.T) {
 				stop()
 				require.Equal(t, time.Hour, p.now())
 				require.Empty(t, p.seen().finished)
-				messages, _ := p.log.at(slog.LevelError)
+				messages := p.log.At(slog.LevelError)
 				require.Empty(t, messages)
 			})
 		})

@@ -46,7 +46,7 @@ func TestClaimsAtOnceWhenRung(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []time.Duration{0, 1234 * time.Millisecond}, d.claimTimes())
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
-		require.Equal(t, "notification", d.log.value("Processing queue items", "wake_source"))
+		require.Equal(t, "notification", d.log.Value("Processing queue items", "wake_source"))
 		stop()
 	})
 }
@@ -105,7 +105,7 @@ func TestPollFindsWhatNobodyAnnounced(t *testing.T) {
 		d.enqueue(1)
 		pass(4 * time.Second)
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
-		require.Equal(t, "poll", d.log.value("Processing queue items", "wake_source"))
+		require.Equal(t, "poll", d.log.Value("Processing queue items", "wake_source"))
 		stop()
 	})
 }
@@ -259,17 +259,17 @@ func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 			require.LessOrEqual(t, times[n]-times[n-1], claimErrorCap*12/10)
 		}
 		require.Equal(t, []string{"Cannot claim items; they stay queued and no attempt is counted"},
-			d.log.at(slog.LevelError))
+			d.log.At(slog.LevelError))
 		require.Empty(t, d.seen().reported)
 
 		broken.Store(false)
 		pass(claimErrorCap * 12 / 10)
 		require.Len(t, d.seen().reported, 3)
-		require.Contains(t, d.log.at(slog.LevelInfo), "Claims succeed again")
+		require.Contains(t, d.log.At(slog.LevelInfo), "Claims succeed again")
 
 		broken.Store(true)
 		pass(time.Minute)
-		require.Len(t, d.log.at(slog.LevelError), 2, "a new outage is logged again")
+		require.Len(t, d.log.At(slog.LevelError), 2, "a new outage is logged again")
 		stop()
 	})
 }
@@ -312,7 +312,7 @@ func TestPauseAndResumeAreLoggedOnce(t *testing.T) {
 		stop := d.run()
 		pass(5 * time.Minute)
 		require.Equal(t, []string{"Paused by the settings; claiming no items", "Resumed by the settings; claiming items"},
-			d.log.at(slog.LevelInfo))
+			d.log.At(slog.LevelInfo))
 		stop()
 	})
 }
@@ -324,9 +324,9 @@ func TestWorkspaceAtCapacityIsLogged(t *testing.T) {
 		}
 		stop := d.run()
 		synctest.Wait()
-		require.Equal(t, "shop", d.log.value("Workspace at capacity", "workspace_id"))
-		require.Equal(t, "5", d.log.value("Workspace at capacity", "active_count"))
-		require.Equal(t, "5", d.log.value("Workspace at capacity", "limit"))
+		require.Equal(t, "shop", d.log.Value("Workspace at capacity", "workspace_id"))
+		require.Equal(t, "5", d.log.Value("Workspace at capacity", "active_count"))
+		require.Equal(t, "5", d.log.Value("Workspace at capacity", "limit"))
 		stop()
 	})
 }

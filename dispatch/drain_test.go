@@ -101,8 +101,8 @@ func TestEndDoesNotWaitForADatabaseForEver(t *testing.T) {
 		stop()
 		require.LessOrEqual(t, d.now(), d.DrainTimeout+settleGrace)
 		require.Empty(t, d.seen().reported)
-		require.Contains(t, d.log.value("Lease lost", "error"), "settle timeout of 3s has expired")
-		require.Contains(t, d.log.value("Lease lost", "error"), "connection refused")
+		require.Contains(t, d.log.Value("Lease lost", "error"), "settle timeout of 3s has expired")
+		require.Contains(t, d.log.Value("Lease lost", "error"), "connection refused")
 	})
 }
 

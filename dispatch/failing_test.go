@@ -54,11 +54,11 @@ func TestOutageIsProbedByOneItemAndBurnsNoAttempts(t *testing.T) {
 					require.Equal(t, c.unknown, s.Unanswered)
 					require.Contains(t, s.Error, c.err.Error())
 				}
-				require.Len(t, d.log.at(slog.LevelError), 1, "one outage is logged once")
+				require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
 
 				pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
 				require.Len(t, d.seen().reported, 50, "starts resume after at most the longest pause")
-				require.Contains(t, d.log.at(slog.LevelInfo), "Temporal accepts workflows again; resuming starts")
+				require.Contains(t, d.log.At(slog.LevelInfo), "Temporal accepts workflows again; resuming starts")
 				require.NotContains(t, d.verbs(), claim.Retry)
 				require.NotContains(t, d.verbs(), claim.Fail)
 				stop()
@@ -174,7 +174,7 @@ func TestFailureOfTheItemsOwnIsRetriedUpToMaxAttempts(t *testing.T) {
 		require.GreaterOrEqual(t, d.seen().settles[2].at-d.seen().settles[1].at, 1600*time.Millisecond)
 		require.LessOrEqual(t, d.seen().settles[2].at-d.seen().settles[1].at, 2450*time.Millisecond)
 		start, counted := "Failed to start Temporal workflow", "Error processing queue item"
-		require.Equal(t, []string{start, counted, start, counted, start, counted}, d.log.at(slog.LevelError))
+		require.Equal(t, []string{start, counted, start, counted, start, counted}, d.log.At(slog.LevelError))
 		stop()
 	})
 }
@@ -195,7 +195,7 @@ func TestABusyWorkflowIsAskedForAgainAndNothingIsCounted(t *testing.T) {
 			require.GreaterOrEqual(t, s.Delay, 800*time.Millisecond)
 		}
 		require.LessOrEqual(t, len(verbs), 2*(9+4), "about once a second for each")
-		for _, text := range d.log.at(slog.LevelError) {
+		for _, text := range d.log.At(slog.LevelError) {
 			require.NotContains(t, text, "pausing", "the others are not delayed")
 		}
 		stop()
@@ -210,7 +210,7 @@ func TestProblemFailsTheItemWithoutAskingTemporal(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []claim.Verb{claim.Fail}, d.verbs())
 		require.Equal(t, "workflow definition not found", d.settlements()[0].Error)
-		require.Equal(t, []string{"Workflow definition not found"}, d.log.at(slog.LevelWarn))
+		require.Equal(t, []string{"Workflow definition not found"}, d.log.At(slog.LevelWarn))
 		stop()
 	})
 }
@@ -232,8 +232,8 @@ func TestPanicInStartIsContainedAndRetriedAsUnknown(t *testing.T) {
 		require.True(t, first.Unanswered)
 		require.Equal(t, "panic: boom", first.Error)
 		require.Equal(t, []string{"e2=run"}, d.seen().reported)
-		require.Equal(t, "boom", d.log.value("Panic while dispatching a queue item", "panic"))
-		require.Contains(t, d.log.value("Panic while dispatching a queue item", "stack"), "failing_test.go")
+		require.Equal(t, "boom", d.log.Value("Panic while dispatching a queue item", "panic"))
+		require.Contains(t, d.log.Value("Panic while dispatching a queue item", "stack"), "failing_test.go")
 
 		pass(time.Minute)
 		require.Equal(t, []claim.Verb{claim.Retry, claim.Dispatched, claim.Retry, claim.Fail}, d.verbs())

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/logtest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -25,7 +25,7 @@ type desk struct {
 	wake chan string
 	// PollInterval is how often a poll sees work; 0: never.
 	PollInterval time.Duration
-	log          logBook
+	log          logtest.Book
 	began        time.Time
 
 	onClaim     func(atMost int) (claim.Batch, error)
@@ -346,53 +346,4 @@ func starts(takes time.Duration) func(context.Context, claim.Item) (string, erro
 			return "run-" + item.ExecutionID, nil
 		}
 	}
-}
-
-// logBook is a slog handler that keeps all records.
-type logBook struct {
-	mu      sync.Mutex
-	records []slog.Record
-}
-
-func (l *logBook) Enabled(context.Context, slog.Level) bool { return true }
-func (l *logBook) WithAttrs([]slog.Attr) slog.Handler       { return l }
-func (l *logBook) WithGroup(string) slog.Handler            { return l }
-
-func (l *logBook) Handle(_ context.Context, record slog.Record) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.records = append(l.records, record)
-	return nil
-}
-
-// at returns the messages of a level, in order.
-func (l *logBook) at(level slog.Level) []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var messages []string
-	for _, record := range l.records {
-		if record.Level == level {
-			messages = append(messages, record.Message)
-		}
-	}
-	return messages
-}
-
-// value returns an attribute of the first record with that message, or "".
-func (l *logBook) value(message, key string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	found := ""
-	for _, record := range l.records {
-		if record.Message != message {
-			continue
-		}
-		record.Attrs(func(attr slog.Attr) bool {
-			if attr.Key == key {
-				found = cmp.Or(found, attr.Value.String())
-			}
-			return true
-		})
-	}
-	return found
 }

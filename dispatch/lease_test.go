@@ -52,8 +52,8 @@ func TestLostLeaseStopsItsWorkerAndSettlesNothing(t *testing.T) {
 		for _, s := range d.settlements() {
 			require.NotEqualValues(t, 2, s.ID)
 		}
-		require.Contains(t, d.log.at(slog.LevelWarn), "Leases lost")
-		require.Empty(t, d.log.at(slog.LevelError), "a lost lease is not an error")
+		require.Contains(t, d.log.At(slog.LevelWarn), "Leases lost")
+		require.Empty(t, d.log.At(slog.LevelError), "a lost lease is not an error")
 	})
 }
 
@@ -84,7 +84,7 @@ func TestLeaseEndsByItsOwnClockWhereItCannotBeRenewed(t *testing.T) {
 		stop := d.run()
 		pass(35 * time.Second)
 		require.Empty(t, d.seen().settles)
-		require.Contains(t, d.log.at(slog.LevelWarn), "Lease lost")
+		require.Contains(t, d.log.At(slog.LevelWarn), "Lease lost")
 		stop()
 	})
 }
@@ -110,7 +110,7 @@ func TestLeaseEndsByItsOwnClockWhereTheHeartbeatHangs(t *testing.T) {
 		require.Equal(t, 27*time.Second, d.seen().settles[0].at)
 		pass(3 * time.Second)
 		require.Empty(t, d.seen().reported, "starts that ignore cancellation succeed too late")
-		require.Contains(t, d.log.at(slog.LevelWarn), "Lease lost")
+		require.Contains(t, d.log.At(slog.LevelWarn), "Lease lost")
 		stop()
 	})
 }

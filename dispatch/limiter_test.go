@@ -115,8 +115,8 @@ func TestCallsSettleAtTheLimitOfANamespaceWhateverTheReplicas(t *testing.T) {
 				require.LessOrEqual(t, calls, 1.2*limit)
 				require.GreaterOrEqual(t, taken, 0.7*limit)
 				for _, d := range desks {
-					require.Equal(t, []string{slowing}, d.log.at(slog.LevelWarn), "logged once")
-					require.Empty(t, d.log.at(slog.LevelError), "not an outage")
+					require.Equal(t, []string{slowing}, d.log.At(slog.LevelWarn), "logged once")
+					require.Empty(t, d.log.At(slog.LevelError), "not an outage")
 				}
 			})
 		})
@@ -148,8 +148,8 @@ func TestLimitThatIsLiftedIsLeftBehind(t *testing.T) {
 		d.onStart = frontend.start
 		stop := d.run()
 		pass(time.Minute)
-		require.Equal(t, []string{slowing}, d.log.at(slog.LevelWarn))
-		require.NotContains(t, d.log.at(slog.LevelInfo), fullSpeed)
+		require.Equal(t, []string{slowing}, d.log.At(slog.LevelWarn))
+		require.NotContains(t, d.log.At(slog.LevelInfo), fullSpeed)
 
 		frontend.mu.Lock()
 		frontend.limit, frontend.burst = 1e9, 1e9
@@ -159,8 +159,8 @@ func TestLimitThatIsLiftedIsLeftBehind(t *testing.T) {
 		pass(time.Second)
 		_, taken := frontend.seen()
 		require.Greater(t, taken, 350.0, "2 workers that take 5 ms each")
-		require.Len(t, d.log.at(slog.LevelWarn), 1)
-		require.Contains(t, d.log.at(slog.LevelInfo), fullSpeed)
+		require.Len(t, d.log.At(slog.LevelWarn), 1)
+		require.Contains(t, d.log.At(slog.LevelInfo), fullSpeed)
 		stop()
 	})
 }
@@ -185,7 +185,7 @@ func TestHalfOfAllStartsRefusedBurnsNothingAndEnds(t *testing.T) {
 		require.Len(t, d.seen().reported, 200)
 		require.NotContains(t, d.verbs(), claim.Retry)
 		require.NotContains(t, d.verbs(), claim.Fail)
-		require.Contains(t, d.log.at(slog.LevelInfo), fullSpeed)
+		require.Contains(t, d.log.At(slog.LevelInfo), fullSpeed)
 		stop()
 	})
 }
@@ -204,8 +204,8 @@ func TestRefusalOfAProbeEndsThePauseAndSlowsDown(t *testing.T) {
 		}
 		stop := d.run()
 		pass(20 * time.Second)
-		require.Equal(t, []string{slowing}, d.log.at(slog.LevelWarn))
-		require.Contains(t, d.log.at(slog.LevelInfo), "Temporal accepts workflows again; resuming starts",
+		require.Equal(t, []string{slowing}, d.log.At(slog.LevelWarn))
+		require.Contains(t, d.log.At(slog.LevelInfo), "Temporal accepts workflows again; resuming starts",
 			"a rate limit is still an answer")
 		pass(5 * time.Second)
 		require.NotEmpty(t, d.seen().reported, "the lowest rate is one per second")
@@ -301,7 +301,7 @@ func TestFlappingTemporalCostsFewCalls(t *testing.T) {
 		stop := d.run()
 		pass(time.Minute)
 		require.Len(t, d.seen().reported, rows)
-		require.Greater(t, len(d.log.at(slog.LevelError)), 1, "there was more than one outage")
+		require.Greater(t, len(d.log.At(slog.LevelError)), 1, "there was more than one outage")
 		require.Less(t, calls.Load(), int64(rows*11/10))
 		require.NotContains(t, d.verbs(), claim.Retry)
 		require.NotContains(t, d.verbs(), claim.Fail)

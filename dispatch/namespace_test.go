@@ -65,9 +65,9 @@ func TestOnlyTheNamespaceThatTakesNothingWaits(t *testing.T) {
 				for _, s := range d.settlements() {
 					require.Contains(t, []claim.Verb{claim.Dispatched, claim.Release}, s.Verb, "no failure is counted")
 				}
-				require.Len(t, d.log.at(slog.LevelError), 1, "one outage is logged once")
+				require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
 				require.Equal(t, "bad",
-					d.log.value("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt "+
+					d.log.Value("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt "+
 						"is counted", "namespace"))
 				require.Less(t, len(d.seen().claims), 2*int(outage/time.Second), "waiting items are not claimed repeatedly")
 				pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
@@ -98,7 +98,7 @@ func TestANamespaceThatTookNothingBeforeOthersWereKnownIsSaidToOnce(t *testing.T
 		stop := d.run()
 		pass(time.Minute)
 		require.Len(t, d.seen().reported, 10, "the others continue")
-		require.Len(t, d.log.at(slog.LevelError), 1, "one outage is logged once")
+		require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
 		require.Less(t, starts["bad"], 40, "probes have growing pauses")
 		stop()
 	})
@@ -110,7 +110,7 @@ func TestTheLogSaysWhatToDoAboutAMissingNamespace(t *testing.T) {
 		d.startsOf(func(string) error { return serviceerror.NewNamespaceNotFound("shop") })
 		stop := d.run()
 		pass(time.Second)
-		said := d.log.value("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no "+
+		said := d.log.Value("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no "+
 			"attempt is counted", "remedy")
 		require.Contains(t, said, `temporal operator namespace create --namespace "shop"`)
 		require.Contains(t, said, "workflow_definitions.namespace")
@@ -243,8 +243,8 @@ func TestEachNamespaceHasARateOfItsOwn(t *testing.T) {
 		d.mu.Lock()
 		require.Less(t, starts["slow"], 2*20*20, "few of its starts are rejected")
 		d.mu.Unlock()
-		require.NotEmpty(t, d.log.at(slog.LevelWarn))
-		for _, message := range d.log.at(slog.LevelWarn) {
+		require.NotEmpty(t, d.log.At(slog.LevelWarn))
+		for _, message := range d.log.At(slog.LevelWarn) {
 			require.True(t, strings.HasPrefix(message, "Temporal limits the rate of starts"), message)
 		}
 		stop()
@@ -278,7 +278,7 @@ func TestANamespaceThatIsNewIsNotHeldUpByTheOnlyOneBefore(t *testing.T) {
 		d.wake <- WakeNotification
 		pass(probeCap*12/10 + 100*time.Millisecond)
 		require.Len(t, d.seen().reported, 10)
-		require.Len(t, d.log.at(slog.LevelError), 1, "one outage is logged once")
+		require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
 		stop()
 	})
 }

@@ -31,8 +31,8 @@ func TestPanicInAHeartbeatIsNotTheLastHeartbeat(t *testing.T) {
 		pass(36 * time.Second)
 		require.Equal(t, 12500*time.Millisecond, d.seen().beats[1].at, "the heartbeat is retried as after any failure")
 		require.Equal(t, []claim.Verb{claim.Dispatched}, d.verbs(), "the lease was renewed in time")
-		require.Equal(t, "heartbeat", d.log.value("Panic in the dispatcher", "part"))
-		require.Contains(t, d.log.value("Panic in the dispatcher", "stack"), "panic_test.go")
+		require.Equal(t, "heartbeat", d.log.Value("Panic in the dispatcher", "part"))
+		require.Contains(t, d.log.Value("Panic in the dispatcher", "stack"), "panic_test.go")
 		stop()
 	})
 }
@@ -49,8 +49,8 @@ func TestPanicInAClaimIsLikeNoAnswer(t *testing.T) {
 		stop := d.run()
 		pass(time.Second)
 		require.Len(t, d.seen().reported, 3)
-		require.Contains(t, d.log.at(slog.LevelInfo), "Claims succeed again")
-		require.Equal(t, "boom", d.log.value("Panic in the dispatcher", "panic"))
+		require.Contains(t, d.log.At(slog.LevelInfo), "Claims succeed again")
+		require.Equal(t, "boom", d.log.Value("Panic in the dispatcher", "panic"))
 		stop()
 	})
 }
@@ -130,7 +130,7 @@ func TestPanicBeforeTheStartLeavesTheLeaseToRunOut(t *testing.T) {
 		pass(25 * time.Second)
 		require.Empty(t, d.seen().beats, "its lease is not renewed: it expires and counts")
 		require.Empty(t, d.seen().settles)
-		require.Equal(t, "worker", d.log.value("Panic in the dispatcher", "part"))
+		require.Equal(t, "worker", d.log.Value("Panic in the dispatcher", "part"))
 		stop()
 	})
 }
@@ -162,7 +162,7 @@ func TestPanicInTheClaimLoopEndsTheDispatcherInOrder(t *testing.T) {
 		require.Equal(t, 12*time.Second, d.now(), "starts in flight are finished")
 		require.Len(t, d.seen().reported, 3)
 		require.Len(t, d.seen().beats, 1, "their leases are renewed meanwhile")
-		require.Equal(t, "claim loop", d.log.value("Panic in the dispatcher", "part"))
+		require.Equal(t, "claim loop", d.log.Value("Panic in the dispatcher", "part"))
 		synctest.Wait()
 	})
 }

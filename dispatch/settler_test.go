@@ -30,7 +30,7 @@ func TestSettleIsRepeatedUntilTheDatabaseAnswers(t *testing.T) {
 		require.Less(t, len(d.seen().settles), 20, "retries back off while the database does not answer")
 		pass(settleCap*12/10 + 1)
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
-		require.Empty(t, d.log.at(slog.LevelError))
+		require.Empty(t, d.log.At(slog.LevelError))
 		stop()
 	})
 }
@@ -41,8 +41,8 @@ func TestSettleIsGivenUpWhenTheLeaseCannotLastAnyLonger(t *testing.T) {
 		d.onSettle = func(claim.Verb, []claim.Settlement) ([]int64, error) { return nil, errors.New("connection refused") }
 		stop := d.run()
 		pass(d.Lease + settleCap*2)
-		require.Equal(t, []string{"Lease lost"}, d.log.at(slog.LevelWarn))
-		require.Equal(t, "connection refused", d.log.value("Lease lost", "error"))
+		require.Equal(t, []string{"Lease lost"}, d.log.At(slog.LevelWarn))
+		require.Equal(t, "connection refused", d.log.Value("Lease lost", "error"))
 		require.Empty(t, d.seen().reported)
 		settles := len(d.seen().settles)
 		d.enqueue(1)
@@ -63,8 +63,8 @@ func TestSettleThatMovesNothingIsALostLease(t *testing.T) {
 		stop := d.run()
 		pass(time.Second)
 		require.Equal(t, []string{"e2=run-e2"}, d.seen().reported)
-		require.Equal(t, []string{"Lease lost"}, d.log.at(slog.LevelWarn))
-		require.Equal(t, claim.ErrLost.Error(), d.log.value("Lease lost", "error"))
+		require.Equal(t, []string{"Lease lost"}, d.log.At(slog.LevelWarn))
+		require.Equal(t, claim.ErrLost.Error(), d.log.Value("Lease lost", "error"))
 		stop()
 	})
 }

@@ -90,7 +90,7 @@ func TestAClaimThatMetALockedItemIsFollowedByOneWithoutIt(t *testing.T) {
 		require.False(t, seen.settles[1].inClaim)
 		require.Equal(t, []string{"e2=run-e2", "e3=run-e3", "e4=run-e4"}, seen.reported)
 		require.Equal(t, 2*unit, seen.claims[1].at, "as soon as a worker was free")
-		require.Empty(t, d.log.at(slog.LevelError))
+		require.Empty(t, d.log.At(slog.LevelError))
 		pass(time.Second)
 		require.Len(t, d.seen().reported, 4)
 		stop()
@@ -107,7 +107,7 @@ func TestALeaseThatAClaimFoundLostIsReported(t *testing.T) {
 		stop := d.run()
 		pass(time.Second)
 		require.Equal(t, []string{"e2=run-e2"}, d.seen().reported)
-		require.Equal(t, claim.ErrLost.Error(), d.log.value("Lease lost", "error"))
+		require.Equal(t, claim.ErrLost.Error(), d.log.Value("Lease lost", "error"))
 		stop()
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/complete"
+	"github.com/pgdispatch/pgdispatch/request"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -61,7 +61,7 @@ func TestWhatOthersActUponSurvivesACrashOfPostgres(t *testing.T) {
 	w := c.tenant("ENTERPRISE")
 	running := c.items(w, 3)
 	c.dispatched(c.claim(3))
-	taken := func(id int64) complete.Signal {
+	taken := func(id int64) request.Signal {
 		c.signal(id, "a")
 		return c.takeSignals().Now[0]
 	}

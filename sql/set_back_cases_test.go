@@ -3,6 +3,8 @@ package sql_test
 import (
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/complete"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
@@ -145,19 +147,19 @@ var turnsThatWait = []waits{
 		prepare: func(f fixture) func() bool {
 			f.oneRunning()
 			turns := func() bool {
-				found, err := f.taker().CloseTurns(f.t.Context(), 0, 0)
+				found, err := (&complete.Postgres{DB: f.db}).CloseTurns(f.t.Context(), 0, 0)
 				require.NoError(f.t, err)
 				return len(found) == 1 && found[0].Wide && time.Until(found[0].Since) < time.Second
 			}
 			require.True(f.t, turns())
-			require.NoError(f.t, f.taker().CloseDone(f.t.Context(), "default", time.Now(), true))
+			require.NoError(f.t, (&complete.Postgres{DB: f.db}).CloseDone(f.t.Context(), "default", time.Now(), true))
 			return turns
 		}},
 	{name: "the question about a silent execution", columns: "workflow_executions.asked_at workflow_executions.started_at",
 		prepare: func(f fixture) func() bool {
 			f.oneRunning()
 			asked := func() bool {
-				found, err := f.taker().Silent(f.t.Context(), 1, 0)
+				found, err := (&complete.Postgres{DB: f.db}).Silent(f.t.Context(), 1, 0)
 				require.NoError(f.t, err)
 				return len(found) == 1
 			}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/complete"
+	"github.com/pgdispatch/pgdispatch/request"
 )
 
 // resend sends a signal again and returns its new ID.
@@ -15,7 +15,7 @@ func (f fixture) resend(id int64) int64 {
 }
 
 // givenUp gives up the signal that was taken.
-func (f fixture) givenUp(s complete.Signal, problem string) {
+func (f fixture) givenUp(s request.Signal, problem string) {
 	f.t.Helper()
 	f.takeSignals(settle(s, "GIVEN_UP", problem, ""))
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/complete"
+	"github.com/pgdispatch/pgdispatch/request"
 )
 
 // signal sends a signal to an item's workflow and returns its ID.
@@ -23,17 +23,17 @@ func (f fixture) signal(id int64, name string) int64 {
 }
 
 // taker takes signals as a replica does.
-func (f fixture) taker() *complete.Postgres { return &complete.Postgres{DB: f.db} }
+func (f fixture) taker() *request.Postgres { return &request.Postgres{DB: f.db} }
 
 // takeSignals settles and takes, and returns the names of what is to be sent, in order of their executions' items.
-func (f fixture) takeSignals(settled ...complete.SettledSignal) complete.TakenSignals {
+func (f fixture) takeSignals(settled ...request.SettledSignal) request.TakenSignals {
 	f.t.Helper()
 	taken, err := f.taker().TakeSignals(f.t.Context(), settled, nil, 10)
 	require.NoError(f.t, err)
 	return taken
 }
 
-func names(taken complete.TakenSignals) []string {
+func names(taken request.TakenSignals) []string {
 	found := []string{}
 	for _, s := range taken.Now {
 		found = append(found, s.Name)
@@ -42,8 +42,8 @@ func names(taken complete.TakenSignals) []string {
 }
 
 // settle is the outcome of sending a signal.
-func settle(s complete.Signal, outcome, problem, runID string) complete.SettledSignal {
-	return complete.SettledSignal{ID: s.ID, Try: s.Try, Outcome: outcome, Error: problem, RunID: runID}
+func settle(s request.Signal, outcome, problem, runID string) request.SettledSignal {
+	return request.SettledSignal{ID: s.ID, Try: s.Try, Outcome: outcome, Error: problem, RunID: runID}
 }
 
 func (f fixture) signalStates() []string {
@@ -227,7 +227,7 @@ func TestAnExecutionsSignalsAreGivenUpInOneRow(t *testing.T) {
 		f.signal(id, "a")
 	}
 	f.finish(id, "FAILED")
-	require.Equal(t, []complete.GivenUp{{ExecutionID: f.execution(id), Reason: "workflow had ended", Signals: 30}},
+	require.Equal(t, []request.GivenUp{{ExecutionID: f.execution(id), Reason: "workflow had ended", Signals: 30}},
 		f.takeSignals().GivenUp)
 }
 
@@ -270,7 +270,7 @@ func TestASignalOfAnEarlierEpochMayHaveBeenSentToAnyLaterRun(t *testing.T) {
 	}
 	require.Equal(t, map[string]string{"sent": "run true", "unsent": " true", "ended": " true"}, given)
 	f.signal(ids[0], "new")
-	at := slices.IndexFunc(taken.Now, func(s complete.Signal) bool { return s.Name == "sent" })
+	at := slices.IndexFunc(taken.Now, func(s request.Signal) bool { return s.Name == "sent" })
 	next := f.takeSignals(settle(taken.Now[at], "OPEN", "", "second")).Now[0]
 	require.Equal(t, "sent second true", fmt.Sprint(next.Name, " ", next.RunID, " ", next.Doubtful))
 	behind := f.takeSignals(settle(next, "DELIVERED", "", "")).Now[0]
@@ -309,7 +309,7 @@ func TestEachOfSixteenSendersKeepsItsOrder(t *testing.T) {
 			}
 		})
 	}
-	next, settled := map[string]int{}, []complete.SettledSignal{}
+	next, settled := map[string]int{}, []request.SettledSignal{}
 	for got := 0; got < senders*each; {
 		taken := f.takeSignals(settled...)
 		settled = nil

@@ -29,7 +29,7 @@ func TestAJumpOfTheDatabasesClockIsAnAlarmOnce(t *testing.T) {
 				b.withClock(set)
 				b.runFor(35 * time.Second)
 				require.Len(t, b.seen().sweeps, 4)
-				require.Equal(t, []string{jump + want}, b.log.lines())
+				require.Equal(t, []string{jump + want}, b.log.Lines())
 			})
 		})
 	}
@@ -41,7 +41,7 @@ func TestAClockThatIsDisciplinedIsNoAlarm(t *testing.T) {
 			bubble(t, func(t *testing.T, b *broom) {
 				b.withClock(set)
 				b.runFor(35 * time.Second)
-				require.Empty(t, b.log.lines())
+				require.Empty(t, b.log.Lines())
 			})
 		})
 	}
@@ -61,7 +61,7 @@ func TestASlowSweepIsNoJump(t *testing.T) {
 			return Swept{Now: time.Now()}, nil
 		}
 		b.runFor(55 * time.Second)
-		require.Equal(t, []string{"ERROR Cannot sweep error=connection refused"}, b.log.lines())
+		require.Equal(t, []string{"ERROR Cannot sweep error=connection refused"}, b.log.Lines())
 	})
 }
 
@@ -82,7 +82,7 @@ func TestTheFirstSweepBringsBackStoredTimes(t *testing.T) {
 		b.onBringBack = func() (Brought, error) { return Brought{OpenTo: 100}, nil }
 		b.runFor(45 * time.Second)
 		require.Equal(t, []time.Duration{0, 10 * time.Second}, b.seen().brought)
-		require.Empty(t, b.log.lines(), "there were none")
+		require.Empty(t, b.log.Lines(), "there were none")
 		require.Empty(t, b.seen().found)
 	})
 }
@@ -133,7 +133,7 @@ func TestStoredTimesAreBroughtBackUntilNoneIsLeftAndThenSweptAgain(t *testing.T)
 		require.Len(t, b.seen().brought, 2, "a transaction with ID 100 may still be open")
 		require.Equal(t, []time.Duration{0, 0}, b.seen().sweeps, "signals and stop requests are seen at once")
 		require.Equal(t, []time.Duration{0}, b.seen().found)
-		require.Equal(t, []string{brought + "507"}, b.log.lines())
+		require.Equal(t, []string{brought + "507"}, b.log.Lines())
 	})
 }
 
@@ -148,7 +148,7 @@ func TestStoredTimesThatCouldNotBeBroughtBackAreTriedAgain(t *testing.T) {
 		}
 		b.runFor(45 * time.Second)
 		require.Equal(t, []time.Duration{0, 10 * time.Second, 20 * time.Second}, b.seen().brought)
-		require.Equal(t, []string{"ERROR Cannot bring back stored times error=connection refused"}, b.log.lines())
+		require.Equal(t, []string{"ERROR Cannot bring back stored times error=connection refused"}, b.log.Lines())
 	})
 }
 

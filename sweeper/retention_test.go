@@ -8,13 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/logtest"
+
 	"github.com/stretchr/testify/require"
 )
 
 // shredder is a retention for a synctest bubble. Its store gives preset answers, and then empty ones.
 type shredder struct {
 	*Retention
-	log     logBook
+	log     logtest.Book
 	answers []any // Deleted or error
 	calls   []time.Duration
 	asked   []int
@@ -51,7 +53,7 @@ func TestRetentionLooksAtOnceAndOnItsInterval(t *testing.T) {
 	s := retaining(t, 25*time.Second)
 	require.Equal(t, []time.Duration{0, 10 * time.Second, 20 * time.Second}, s.calls)
 	require.Equal(t, []int{deleteBatch, deleteBatch, deleteBatch}, s.asked)
-	require.Empty(t, s.log.lines(), "an empty pass is not logged")
+	require.Empty(t, s.log.Lines(), "an empty pass is not logged")
 }
 
 func TestRetentionGoesOnAfterAPauseWhileThereIsMore(t *testing.T) {
@@ -61,7 +63,7 @@ func TestRetentionGoesOnAfterAPauseWhileThereIsMore(t *testing.T) {
 		Deleted{Items: 7, Executions: 6})
 	require.Equal(t, []time.Duration{0, deletePause, 2 * deletePause}, s.calls,
 		"after a batch that deletes nothing there may be more")
-	require.Equal(t, []string{"INFO Deleted finished items items=506 dead_letters=1 executions=506"}, s.log.lines(),
+	require.Equal(t, []string{"INFO Deleted finished items items=506 dead_letters=1 executions=506"}, s.log.Lines(),
 		"one record per pass")
 }
 
@@ -74,7 +76,7 @@ func TestRetentionThatFailsIsLoggedAndRepeated(t *testing.T) {
 		"ERROR Cannot delete finished items error=connection refused",
 		"INFO Deleted finished items items=2 dead_letters=0 executions=0",
 		"INFO Deleted finished items items=0 dead_letters=1 executions=0",
-	}, s.log.lines())
+	}, s.log.Lines())
 }
 
 func TestRetentionStopsBetweenTwoBatches(t *testing.T) {

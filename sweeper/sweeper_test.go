@@ -11,8 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/notify"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/notify"
 )
 
 // broom is a sweeper for a synctest bubble. By default a sweep finds nothing.
@@ -20,7 +22,7 @@ import (
 type broom struct {
 	*Sweeper
 	t     *testing.T
-	log   logBook
+	log   logtest.Book
 	began time.Time
 
 	onSweep     func(atMost int) (Swept, error)
@@ -95,45 +97,12 @@ func (f fakeStore) QueueHolder(context.Context) (*notify.Holder, error) {
 	return f.holder, nil
 }
 
-// logBook is a slog handler that keeps all records.
-type logBook struct {
-	mu      sync.Mutex
-	records []slog.Record
-}
-
-func (l *logBook) Enabled(context.Context, slog.Level) bool { return true }
-func (l *logBook) WithAttrs([]slog.Attr) slog.Handler       { return l }
-func (l *logBook) WithGroup(string) slog.Handler            { return l }
-
-func (l *logBook) Handle(_ context.Context, record slog.Record) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.records = append(l.records, record)
-	return nil
-}
-
-// lines returns level, message and attributes of each record.
-func (l *logBook) lines() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var lines []string
-	for _, record := range l.records {
-		line := record.Level.String() + " " + record.Message
-		record.Attrs(func(attr slog.Attr) bool {
-			line += " " + attr.String()
-			return true
-		})
-		lines = append(lines, line)
-	}
-	return lines
-}
-
 func TestSweepsAtOnceAndOnItsInterval(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
 		b.runFor(25 * time.Second)
 		require.Equal(t, []time.Duration{0, 10 * time.Second, 20 * time.Second}, b.seen().sweeps)
 		require.Empty(t, b.seen().found)
-		require.Empty(t, b.log.lines(), "an empty sweep is not logged")
+		require.Empty(t, b.log.Lines(), "an empty sweep is not logged")
 	})
 }
 
@@ -184,7 +153,7 @@ func TestGoesOnAfterAFullBatch(t *testing.T) {
 		require.Equal(t, []time.Duration{0}, b.seen().found, "the dispatcher is notified once")
 		require.Equal(t,
 			[]string{"WARN Recovering stale queue items count=1007 timeout=0s",
-				"INFO Recovered stale queue items recovered_count=1007"}, b.log.lines())
+				"INFO Recovered stale queue items recovered_count=1007"}, b.log.Lines())
 	})
 }
 
@@ -201,7 +170,7 @@ func TestSweepThatFailsIsLoggedAndRepeated(t *testing.T) {
 			"ERROR Cannot sweep error=connection refused",
 			"ERROR Cannot sweep error=connection refused",
 			"WARN Recovering stale queue items count=1 timeout=0s", "INFO Recovered stale queue items recovered_count=1",
-		}, b.log.lines())
+		}, b.log.Lines())
 	})
 }
 
@@ -229,7 +198,7 @@ func TestANotificationQueueThatFillsIsLoggedAtItsBeginningAndItsEnd(t *testing.T
 			"ERROR Cannot sweep error=away",
 			fmt.Sprintf(fills, 90, `pid 7, role "stranger", database "", application "", in one transaction for 1h0m0s: `+
 				"`select pg_terminate_backend(7)`"),
-			"INFO Postgres notification queue has room again after_ms=90000"}, b.log.lines())
+			"INFO Postgres notification queue has room again after_ms=90000"}, b.log.Lines())
 	})
 }
 
@@ -246,7 +215,7 @@ func TestFailureAfterAFullBatchDoesNotHideWhatWasFound(t *testing.T) {
 		require.Equal(t, []string{
 			"ERROR Cannot sweep error=connection refused",
 			"WARN Recovering stale queue items count=500 timeout=0s", "INFO Recovered stale queue items recovered_count=500",
-		}, b.log.lines())
+		}, b.log.Lines())
 	})
 }
 
@@ -267,7 +236,7 @@ func TestCancellationIsNoError(t *testing.T) {
 		}
 		require.NoError(t, b.Run(ctx))
 		require.Len(t, b.seen().sweeps, 1)
-		require.Empty(t, b.log.lines())
+		require.Empty(t, b.log.Lines())
 	})
 }
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/complete"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
+	"github.com/pgdispatch/pgdispatch/request"
 )
 
 const add = "select pgdispatch.signal($1, 'add', to_jsonb($2::text))"
@@ -127,7 +127,7 @@ func TestASignalThatIsRepeatedTakesEffectOnce(t *testing.T) {
 	for _, execution := range executions {
 		s.exec(add, execution, "0")
 	}
-	taken, err := (&complete.Postgres{DB: s.db}).TakeSignals(t.Context(), nil, nil, 2)
+	taken, err := (&request.Postgres{DB: s.db}).TakeSignals(t.Context(), nil, nil, 2)
 	require.NoError(t, err)
 	require.Len(t, taken.Now, 2)
 	client := &temporal.Client{Service: s.client.WorkflowService(), Namespace: "default"}

@@ -26,6 +26,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/telemetry"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/notify"
+	"github.com/pgdispatch/pgdispatch/request"
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
@@ -72,8 +73,8 @@ type replica struct {
 	reach     *complete.Reach
 	watcher   *complete.Watcher
 	reconcile *complete.Reconciler
-	stopper   *complete.Stopper
-	signaler  *complete.Signaler
+	stopper   *request.Stopper
+	signaler  *request.Signaler
 	detector  *complete.Detector
 	sweeper   *sweeper.Sweeper
 	retention *sweeper.Retention
@@ -192,8 +193,9 @@ func (r *replica) wire(client *temporal.Client) {
 		},
 		Freed: r.ended("sweep"), Log: component("reconciler"),
 	}
-	r.stopper = &complete.Stopper{Store: r.store, Temporal: client, Wake: r.stopWake, Log: component("stopper")}
-	r.signaler = &complete.Signaler{Store: r.store, Temporal: client, Reached: r.reach.Reached,
+	requests := &request.Postgres{DB: r.database}
+	r.stopper = &request.Stopper{Store: requests, Temporal: client, Wake: r.stopWake, Log: component("stopper")}
+	r.signaler = &request.Signaler{Store: requests, Temporal: client, Reached: r.reach.Reached,
 		Wake: make(chan struct{}, 1), Saw: r.telemetry.Signalled, Log: component("signaler")}
 	r.detector = &complete.Detector{
 		Store: r.store, Temporal: client, Interval: stallInterval, Age: stallAge,

@@ -10,6 +10,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/complete"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/request"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/pgdispatch/pgdispatch/sweeper"
@@ -18,6 +19,7 @@ import (
 type (
 	operators = operate.Store
 	ends      = complete.Postgres
+	requests  = request.Postgres
 	sweeps    = sweeper.Postgres
 )
 
@@ -27,6 +29,7 @@ type Bench struct {
 	*claim.Store
 	*operators
 	*ends
+	*requests
 	*sweeps
 	t testing.TB
 }
@@ -44,6 +47,7 @@ func On(t testing.TB, shop *sqltest.Shop, owner string) *Bench {
 		Store:     &claim.Store{Pool: shop.Conns, Owner: owner, Lease: 30 * time.Second},
 		operators: &operate.Store{DB: shop.Conns},
 		ends:      &complete.Postgres{DB: shop.Conns, Owner: owner},
+		requests:  &request.Postgres{DB: shop.Conns},
 		sweeps:    &sweeper.Postgres{DB: shop.Conns, Owner: owner},
 	}
 }

@@ -116,7 +116,7 @@ func (t *Telemetry) Finished(outcome string, err error) {
 	}
 }
 
-// Signalled implements complete.Signaler's Saw.
+// Signalled implements request.Signaler's Saw.
 func (t *Telemetry) Signalled(outcome string, signals int, took time.Duration) {
 	t.instruments.count("pgdispatch_signals_total", signals, outcome)
 	if outcome == "delivered" {

@@ -1,4 +1,4 @@
-package complete
+package request
 
 import (
 	"context"

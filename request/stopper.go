@@ -1,4 +1,6 @@
-package complete
+// Package request carries out what users ask of running workflows: it delivers signals, and requests to cancel or
+// terminate. Requests are rows, and every replica may carry out any of them.
+package request
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package complete
+package request
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 
+	"github.com/pgdispatch/pgdispatch/internal/logtest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -82,12 +83,18 @@ func signals(n int) []Signal {
 	return all
 }
 
+// pass lets time pass, and waits until all goroutines are idle.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // signalling runs a signaler in a bubble.
-func signalling(t *testing.T, test func(d *signalDesk, s *Signaler, saw map[string]int, log *logBook, stop func())) {
+func signalling(t *testing.T, test func(d *signalDesk, s *Signaler, saw map[string]int, log *logtest.Book, stop func())) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d, log, saw := &signalDesk{}, &logBook{}, map[string]int{}
+		d, log, saw := &signalDesk{}, &logtest.Book{}, map[string]int{}
 		s := &Signaler{Store: d, Temporal: d, Wake: make(chan struct{}, 1), Log: slog.New(log),
 			Saw: func(outcome string, signals int, _ time.Duration) { saw[outcome] += signals }}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -101,7 +108,7 @@ func signalling(t *testing.T, test func(d *signalDesk, s *Signaler, saw map[stri
 }
 
 func TestSignalsAreSentTogetherAndSettled(t *testing.T) {
-	signalling(t, func(d *signalDesk, s *Signaler, saw map[string]int, _ *logBook, _ func()) {
+	signalling(t, func(d *signalDesk, s *Signaler, saw map[string]int, _ *logtest.Book, _ func()) {
 		require.Equal(t, []int{mostSending}, d.room, "what was sent while nobody ran")
 		pass(time.Hour)
 		require.Len(t, d.room, 1, "nothing is open, and nobody looks")
@@ -117,7 +124,7 @@ func TestSignalsAreSentTogetherAndSettled(t *testing.T) {
 }
 
 func TestASlowSignalDelaysNoOther(t *testing.T) {
-	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logBook, _ func()) {
+	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logtest.Book, _ func()) {
 		d.due = signals(100)
 		d.answer = func(_ context.Context, signal temporal.Signal) (string, error) {
 			if signal.ExecutionID == "e0" {
@@ -132,7 +139,7 @@ func TestASlowSignalDelaysNoOther(t *testing.T) {
 }
 
 func TestAWorkflowThatIsBusyHoldsUpNoOther(t *testing.T) {
-	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logBook, _ func()) {
+	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logtest.Book, _ func()) {
 		d.due = signals(1)
 		d.answer = func(_ context.Context, signal temporal.Signal) (string, error) {
 			if signal.ExecutionID == "e0" {
@@ -151,7 +158,7 @@ func TestAWorkflowThatIsBusyHoldsUpNoOther(t *testing.T) {
 }
 
 func TestAReplicaThatDoesNotReachTemporalLeavesSignalsToOthers(t *testing.T) {
-	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logBook, _ func()) {
+	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logtest.Book, _ func()) {
 		var reached atomic.Bool
 		s.Reached = reached.Load
 		d.set(func() { d.due = signals(1) })
@@ -165,7 +172,7 @@ func TestAReplicaThatDoesNotReachTemporalLeavesSignalsToOthers(t *testing.T) {
 }
 
 func TestWhatATryCameToIsSettledAndLogged(t *testing.T) {
-	signalling(t, func(d *signalDesk, s *Signaler, saw map[string]int, log *logBook, _ func()) {
+	signalling(t, func(d *signalDesk, s *Signaler, saw map[string]int, log *logtest.Book, _ func()) {
 		d.due = signals(5)
 		d.answer = func(_ context.Context, signal temporal.Signal) (string, error) {
 			switch signal.ExecutionID {
@@ -185,14 +192,14 @@ func TestWhatATryCameToIsSettledAndLogged(t *testing.T) {
 		require.ElementsMatch(t, []string{"0=OPEN run-2", "1=GIVEN_UP workflow had ended", "2=GIVEN_UP too large",
 			"3=OPEN panic: boom", "4=OPEN busy"}, d.settled)
 		require.Equal(t, map[string]int{"given_up": 2, "failed": 2}, saw)
-		messages, _ := log.at(slog.LevelWarn)
+		messages := log.At(slog.LevelWarn)
 		require.ElementsMatch(t, []string{"Gave up a signal", "Gave up a signal", "Cannot deliver a signal; retrying",
 			"Cannot deliver a signal; retrying"}, messages)
 	})
 }
 
 func TestWhileTemporalIsAwayOneSignalASecondIsTried(t *testing.T) {
-	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, log *logBook, _ func()) {
+	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, log *logtest.Book, _ func()) {
 		d.due = signals(1000)
 		d.answer = func(context.Context, temporal.Signal) (string, error) {
 			return "", fmt.Errorf("%w: connection refused", temporal.ErrAway)
@@ -206,7 +213,7 @@ func TestWhileTemporalIsAwayOneSignalASecondIsTried(t *testing.T) {
 			pass(signalPause / 10)
 		}
 		require.InDelta(t, tried+10, len(d.settled), 1)
-		_, errs := log.at(slog.LevelWarn)
+		errs := log.Errors(slog.LevelWarn)
 		require.Len(t, errs, 1, "one line")
 		d.set(func() { d.answer = nil })
 		pass(2 * time.Second)
@@ -215,7 +222,7 @@ func TestWhileTemporalIsAwayOneSignalASecondIsTried(t *testing.T) {
 }
 
 func TestAStartWakesWhereSignalsWait(t *testing.T) {
-	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logBook, _ func()) {
+	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logtest.Book, _ func()) {
 		for n := range 2 * mostStarted {
 			s.Started(fmt.Sprint(n))
 		}
@@ -242,7 +249,7 @@ func TestAStartWakesWhereSignalsWait(t *testing.T) {
 }
 
 func TestAReplicaThatStopsLeavesItsSignalsToOthersAtOnce(t *testing.T) {
-	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, log *logBook, stop func()) {
+	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, log *logtest.Book, stop func()) {
 		d.due = signals(1)
 		d.answer = func(ctx context.Context, _ temporal.Signal) (string, error) { <-ctx.Done(); return "", ctx.Err() }
 		s.Announced(true)
@@ -250,7 +257,7 @@ func TestAReplicaThatStopsLeavesItsSignalsToOthersAtOnce(t *testing.T) {
 		stop()
 		synctest.Wait()
 		require.Equal(t, []string{"0=OPEN "}, d.settled)
-		messages, _ := log.at(slog.LevelWarn)
+		messages := log.At(slog.LevelWarn)
 		require.Empty(t, messages)
 	})
 }

@@ -1,4 +1,4 @@
-package complete
+package request
 
 import (
 	"context"
@@ -9,8 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // stopDesk is the store of stop requests and Temporal, for a synctest bubble.
@@ -60,11 +62,11 @@ func (d *stopDesk) answers(err error) {
 }
 
 // stopping runs a stopper in a bubble.
-func stopping(t *testing.T, test func(d *stopDesk, wake func(), log *logBook)) {
+func stopping(t *testing.T, test func(d *stopDesk, wake func(), log *logtest.Book)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d, log, bell := &stopDesk{}, &logBook{}, make(chan struct{}, 1)
+		d, log, bell := &stopDesk{}, &logtest.Book{}, make(chan struct{}, 1)
 		s := &Stopper{Store: d, Temporal: d, Wake: bell, Log: slog.New(log)}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -77,7 +79,7 @@ func stopping(t *testing.T, test func(d *stopDesk, wake func(), log *logBook)) {
 }
 
 func TestARequestIsCarriedOutAtOnceAndOnce(t *testing.T) {
-	stopping(t, func(d *stopDesk, wake func(), log *logBook) {
+	stopping(t, func(d *stopDesk, wake func(), log *logtest.Book) {
 		require.Equal(t, 1, d.takes, "requests made while no replica ran")
 		pass(time.Hour)
 		require.Equal(t, 1, d.takes, "no polling without open requests")
@@ -88,13 +90,13 @@ func TestARequestIsCarriedOutAtOnceAndOnce(t *testing.T) {
 		pass(time.Hour)
 		require.Equal(t, []string{"CANCEL e1"}, d.asked)
 		require.Equal(t, 3, d.takes, "one more look finds no open request")
-		messages, _ := log.at(slog.LevelInfo)
+		messages := log.At(slog.LevelInfo)
 		require.Equal(t, []string{"Asked Temporal to stop an execution"}, messages)
 	})
 }
 
 func TestARequestIsRepeatedUntilTemporalHasTakenIt(t *testing.T) {
-	stopping(t, func(d *stopDesk, wake func(), log *logBook) {
+	stopping(t, func(d *stopDesk, wake func(), log *logtest.Book) {
 		d.open = []temporal.Stop{{ExecutionID: "e1", How: "TERMINATE"}}
 		d.panicked = true
 		wake()
@@ -106,18 +108,18 @@ func TestARequestIsRepeatedUntilTemporalHasTakenIt(t *testing.T) {
 		require.Equal(t, "e1=panic: boom", d.settled[0])
 		require.Equal(t, "e1=connection refused", d.settled[1])
 		require.Equal(t, "e1=", d.settled[11])
-		_, errs := log.at(slog.LevelWarn)
+		errs := log.Errors(slog.LevelWarn)
 		require.Equal(t, []string{"panic: boom", "connection refused"}, errs, "each error is logged once")
 	})
 }
 
 func TestADatabaseThatIsAwayIsAskedAgain(t *testing.T) {
-	stopping(t, func(d *stopDesk, wake func(), log *logBook) {
+	stopping(t, func(d *stopDesk, wake func(), log *logtest.Book) {
 		d.takeErr = errors.New("connection refused")
 		wake()
 		pass(3*stopPause + stopPause/2)
 		require.Equal(t, 5, d.takes)
-		_, errs := log.at(slog.LevelWarn)
+		errs := log.Errors(slog.LevelWarn)
 		require.Equal(t, []string{"connection refused"}, errs)
 	})
 }
