@@ -74,7 +74,7 @@ var edges = map[string][]string{
 	"sql":                   nil,
 	"sql/migrate":           {"sql"},
 	"sql/sqltest":           {"sql/migrate"},
-	"sweeper":               {"internal/postgres", "notify", "sql"},
+	"sweeper":               {"internal/attempt", "internal/postgres", "internal/temporal", "notify", "sql"},
 }
 
 func TestPackagesKnowOnlyWhoTheyNeed(t *testing.T) {

@@ -17,7 +17,7 @@ type stalls struct {
 
 func (s *stalls) Stalled(took time.Duration) { s.seen = append(s.seen, took) }
 
-// stallOf enqueues an item after a second whose notification the store does not updateBreaker for 200 ms, and returns
+// stallOf enqueues an item after a second whose notification the store does not see for 200 ms, and returns
 // what was reported. The claim of an item says that it has been startable for so long.
 func stallOf(t *testing.T, source string, startable time.Duration) (seen []time.Duration) {
 	t.Helper()

@@ -90,7 +90,8 @@ func pass(d time.Duration) {
 }
 
 // signalling runs a signaler in a bubble.
-func signalling(t *testing.T, test func(d *signalDesk, s *Signaler, saw map[string]int, log *logtest.Book, stop func())) {
+func signalling(t *testing.T,
+	test func(d *signalDesk, s *Signaler, saw map[string]int, log *logtest.Book, stop func())) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

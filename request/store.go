@@ -10,7 +10,7 @@ import (
 )
 
 // Postgres executes the statements about requests. If a method succeeds, its effect is committed. Its connections may
-// commit with synchronous_commit = off: what a request to Temporal rests on is made durable by the statements themselves.
+// commit with synchronous_commit = off: the statements make durable what a request to Temporal rests on.
 type Postgres struct{ DB postgres.Conn }
 
 // Outcomes of sending a signal.

@@ -37,15 +37,15 @@ type Retention struct {
 func (r *Retention) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if r.Wanted == nil || r.Wanted() {
-			r.look(ctx)
+			r.deleteDue(ctx)
 		}
 		pause(ctx, r.Interval)
 	}
 	return nil
 }
 
-// look deletes batch by batch until nothing is left to examine, and logs the totals.
-func (r *Retention) look(ctx context.Context) {
+// deleteDue deletes batch by batch until nothing is left to examine, and logs the totals.
+func (r *Retention) deleteDue(ctx context.Context) {
 	var sum Deleted
 	for more := true; more && ctx.Err() == nil; {
 		deleted, err := r.Store.DeleteFinished(ctx, deleteBatch)

@@ -1,5 +1,5 @@
 // Package sweeper is the safety net: it requeues items whose owner died and collects what other components have to do.
-// It also deletes finished items.
+// It also deletes finished items, and detects executions that make no progress.
 package sweeper
 
 import (

@@ -75,7 +75,7 @@ type replica struct {
 	reconcile *complete.Reconciler
 	stopper   *request.Stopper
 	signaler  *request.Signaler
-	detector  *complete.Detector
+	detector  *sweeper.Detector
 	sweeper   *sweeper.Sweeper
 	retention *sweeper.Retention
 	listener  *notify.Listener    // nil if PGDISPATCH_LISTEN=off
@@ -197,10 +197,6 @@ func (r *replica) wire(client *temporal.Client) {
 	r.stopper = &request.Stopper{Store: requests, Temporal: client, Wake: r.stopWake, Log: component("stopper")}
 	r.signaler = &request.Signaler{Store: requests, Temporal: client, Reached: r.reach.Reached,
 		Wake: make(chan struct{}, 1), Saw: r.telemetry.Signalled, Log: component("signaler")}
-	r.detector = &complete.Detector{
-		Store: r.store, Temporal: client, Interval: stallInterval, Age: stallAge,
-		Wanted: func() bool { return r.open.Load() && r.reach.Reached() }, Log: component("detector"),
-	}
 	r.dispatch = &dispatch.Dispatcher{
 		Store: r.claims, Starter: &dispatch.TemporalStarter{Client: client}, Workers: r.Workers, Lease: r.Lease,
 		StartTimeout: r.StartTimeout, DrainTimeout: r.DrainTimeout,
@@ -216,6 +212,10 @@ func (r *replica) wire(client *temporal.Client) {
 	}
 	r.retention = &sweeper.Retention{Store: sweeps, Interval: retentionInterval, Wanted: r.deletes.Load,
 		Deleted: r.telemetry.Deleted, Log: component("retention")}
+	r.detector = &sweeper.Detector{
+		Store: sweeps, Temporal: client, Interval: stallInterval, Age: stallAge,
+		Wanted: func() bool { return r.open.Load() && r.reach.Reached() }, Log: component("detector"),
+	}
 	if r.Listen {
 		r.gate = &notify.Gate{
 			Connect: dialGate(r.Database), Interval: r.PollInterval,

@@ -1,4 +1,4 @@
--- Ends that no replica was told of, found in lists of closed workflows: whose turn it is, and how far it came.
+-- Ends that no replica was told of: whose turn it is to list closed workflows and how far it came, and what to ask about.
 
 -- name: close_turn
 -- writes turns to list
@@ -33,3 +33,23 @@ insert into pgdispatch.close_lists as l (namespace, swept_to, wide_at)
 values ($1, $2::timestamptz, case when $3::boolean then clock_timestamp() else '-infinity' end)
 on conflict (namespace) do update
 set swept_to = greatest(l.swept_to, excluded.swept_to), wide_at = greatest(l.wide_at, excluded.wide_at)
+
+-- name: silent
+-- writes when executions were asked about
+-- $1 at most, $2 how long. Unwatched executions of which nothing was heard for that long: to be asked about.
+with silent as materialized (
+    select e.id
+    from pgdispatch.workflow_executions e
+    where e.finished_at is null and e.status = 'RUNNING'
+      and greatest(e.started_at, e.asked_at) <= clock_timestamp() - $2::interval
+      and (e.watcher is null
+           or e.watcher <> all (array(select r.id from pgdispatch.replicas r where r.expires_at > clock_timestamp())))
+    order by greatest(e.started_at, e.asked_at), e.id
+    limit $1
+    for update skip locked
+)
+update pgdispatch.workflow_executions e
+set asked_at = clock_timestamp()
+from silent s
+where e.id = s.id
+returning e.id::text, e.run_id, coalesce(e.namespace, '') as namespace

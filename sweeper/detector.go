@@ -1,4 +1,4 @@
-package complete
+package sweeper
 
 import (
 	"cmp"
@@ -23,18 +23,18 @@ type StallStore interface {
 }
 
 const (
-	// atMostQueues limits the task queues checked per look. Those with the most executions come first.
+	// atMostQueues limits the task queues checked per turn. Those with the most executions come first.
 	atMostQueues = 100
-	// atMostAsked limits the executions checked per look. The next look continues where this one ended.
+	// atMostAsked limits the executions checked per turn. The next turn continues where this one ended.
 	atMostAsked = 50
-	// askPause separates two requests, so that a look uses little of the namespace's rate limit.
+	// askPause separates two requests, so that a turn uses little of the namespace's rate limit.
 	askPause = 50 * time.Millisecond
 	// failingAttempts is the attempt from which a workflow task counts as failing repeatedly. A healthy task succeeds
 	// on its first attempt, or on its second after a worker died.
 	failingAttempts = 5
-	// turnsPerLook is how many times per Interval each replica tries to take the turn. A dead replica's turn is thus
+	// triesPerInterval is how often per Interval each replica tries to take the turn. A dead replica's turn is thus
 	// taken over soon.
-	turnsPerLook = 4
+	triesPerInterval = 4
 )
 
 // Detector finds executions that are running but make no progress: their task queue has no poller, or their workflow
@@ -47,7 +47,7 @@ type Detector struct {
 		// TaskAttempt returns the attempt of the execution's pending workflow task. Zero means that there is none.
 		TaskAttempt(ctx context.Context, execution temporal.Execution) (int, error)
 	}
-	// Interval is the time between two looks, across all replicas.
+	// Interval is the time between two turns, across all replicas.
 	Interval time.Duration
 	// Age is the minimum run time of the executions to check.
 	Age time.Duration
@@ -65,12 +65,12 @@ func (d *Detector) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(d.Interval / turnsPerLook):
+		case <-time.After(d.Interval / triesPerInterval):
 		}
 		if d.Wanted != nil && !d.Wanted() {
 			continue
 		}
-		switch err := attempt.Contain(ctx, d.look); {
+		switch err := attempt.Contain(ctx, d.check); {
 		case err == nil:
 			d.complaint.Over()
 		case ctx.Err() == nil && d.complaint.IsNew(err):
@@ -79,9 +79,9 @@ func (d *Detector) Run(ctx context.Context) error {
 	}
 }
 
-// look takes the turn if it is due, checks queues and executions, and records the findings. If a namespace does not
+// check takes the turn if it is due, checks queues and executions, and records the findings. If a namespace does not
 // answer, its recorded state is kept and the other namespaces are still checked.
-func (d *Detector) look(ctx context.Context) error {
+func (d *Detector) check(ctx context.Context) error {
 	// Slightly less than Interval, or every second turn would be missed.
 	queues, mine, err := d.Store.StallTurn(ctx, d.Interval*9/10, d.Age, atMostQueues)
 	if err != nil || !mine {
@@ -112,7 +112,8 @@ func (d *Detector) idle(ctx context.Context, queues []StalledQueue, silent map[s
 			continue
 		}
 		polled, err := d.Temporal.Polled(ctx, queue.TaskQueue)
-		if err = cmp.Or(err, rest(ctx)); err != nil {
+		pause(ctx, askPause)
+		if err = cmp.Or(err, ctx.Err()); err != nil {
 			silent[queue.Namespace] = err
 		} else if !polled {
 			idle = append(idle, queue)
@@ -129,7 +130,8 @@ func (d *Detector) failing(ctx context.Context, executions []temporal.Execution,
 			continue
 		}
 		attempt, err := d.Temporal.TaskAttempt(ctx, e)
-		if err = cmp.Or(err, rest(ctx)); err != nil {
+		pause(ctx, askPause)
+		if err = cmp.Or(err, ctx.Err()); err != nil {
 			silent[e.Namespace] = err
 			continue
 		}
@@ -141,15 +143,6 @@ func (d *Detector) failing(ctx context.Context, executions []temporal.Execution,
 		}
 	}
 	return asked, failing
-}
-
-func rest(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(askPause):
-		return nil
-	}
 }
 
 func (d *Detector) report(ctx context.Context, change StallChange) {

@@ -1,4 +1,4 @@
-package complete
+package sweeper
 
 import (
 	"context"
@@ -78,6 +78,12 @@ func (l *lookout) TaskAttempt(_ context.Context, execution temporal.Execution) (
 	return l.attempt[execution.ID], l.err[execution.Namespace]
 }
 
+// pass lets time pass, and waits until all goroutines are idle.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func looking(t *testing.T, l *lookout, wanted func() bool, test func(log *logtest.Book)) {
 	t.Helper()
 	t.Parallel()
@@ -109,12 +115,10 @@ func TestDetectorFindsQueuesWithoutAPollerAndTasksThatFail(t *testing.T) {
 			l.seen())
 		require.Equal(t, []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "typo"}, Executions: 2}}, l.without,
 			"a queue's state need not be queried for each execution")
-		warnings := log.At(slog.LevelWarn)
 		require.Equal(t,
 			[]string{"No worker polls the task queue; start a worker, or correct task_queue in the workflow definitions",
-				"Workflow task fails repeatedly; fix the worker, or terminate the execution"}, warnings)
-		infos := log.At(slog.LevelInfo)
-		require.Equal(t, []string{"Stalled execution recovered or ended"}, infos)
+				"Workflow task fails repeatedly; fix the worker, or terminate the execution"}, log.At(slog.LevelWarn))
+		require.Equal(t, []string{"Stalled execution recovered or ended"}, log.At(slog.LevelInfo))
 	})
 }
 
@@ -158,7 +162,6 @@ func TestANamespaceThatDoesNotAnswerHoldsUpNoOtherAndIsLoggedOnce(t *testing.T) 
 		require.Equal(t, []string{`idle [{{shop typo} 0}], asked [], silent ["gone"]`}, l.seen())
 		require.EqualValues(t, 2, l.asked.Load(), "one request per look")
 		pass(10 * time.Minute)
-		errs := log.Errors(slog.LevelWarn)
-		require.Equal(t, []string{"connection refused"}, errs)
+		require.Equal(t, []string{"connection refused"}, log.Errors(slog.LevelWarn))
 	})
 }
