@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// emission is a line of docs/contributing/observability.md: the name, the file that emits it, and the test that checks it.
+// emission is a line of docs/contributing/observability.md: the name, the file that emits it, and the test that checks
+// it.
 var emission = regexp.MustCompile("(?m)^\\| [^|]+ \\| `([^`]+)` \\| `([^`]+)` \\| `(Test[^`]+)` \\|")
 
 func TestWhatIsEmittedIsEmittedThereAndSeenByItsTest(t *testing.T) {
