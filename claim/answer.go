@@ -14,13 +14,15 @@ type claimAnswer struct {
 	deadline   time.Time
 	items      []Item
 	workspaces []schedule.WorkspaceID // of the items
+	versions   []version              // of the items
 	standing   standing
 }
 
 // claimed is a row of a claim.
 type claimed struct {
 	Item
-	Standing []byte // not nil in one row, which may have no item
+	VersionRevision string
+	Standing        []byte // not nil in one row, which may have no item
 }
 
 // standing is how the entries stand at a claim. See sql/claim/claim.sql.
@@ -85,6 +87,7 @@ func (a *claimAnswer) take(rows []claimed, p schedule.Proposal) error {
 			}
 			row.Deadline = a.deadline
 			a.items, a.workspaces = append(a.items, row.Item), append(a.workspaces, schedule.WorkspaceID(workspace))
+			a.versions = append(a.versions, version{row.WorkflowDefinitionVersionID, row.VersionRevision})
 		}
 	}
 	if standings != 1 {

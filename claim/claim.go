@@ -45,7 +45,7 @@ type Item struct {
 	WorkflowType     string
 	TaskQueue        string
 	ExecutionTimeout time.Duration // zero means no timeout
-	NodeIDs          []byte        // a JSON array of strings, as stored
+	NodeIDs          []byte        `db:"-"` // a JSON array of strings, as stored; shared with other items
 	Params           []byte        // a JSON object, as stored; never decoded
 	Traceparent      string        // empty if there is none
 	StartOptions     []byte        // a JSON object: the definition's, with the item's own fields; nil if there are none

@@ -165,6 +165,9 @@ func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, 
 	if err := answer.take(rows, p); err != nil {
 		return nil, false, s.unread(ctx, fmt.Errorf("%s: %w", claimVerb, err))
 	}
+	if err := s.readNodeIDs(ctx, &answer); err != nil {
+		return nil, false, s.release(ctx, err)
+	}
 	declined = answer.standing.Declined
 	batch.Statements.count(single, declined)
 	if len(started) == 0 && !looks && len(answer.items) > 0 {
@@ -219,13 +222,18 @@ func (m *memory) isSingle(wanted Wanted, p schedule.Proposal) bool {
 	return e.Key == "" && !e.Burst && !e.Rated
 }
 
-// unread releases what a claim has taken if err is that its answer could not be read. Otherwise the items would wait
-// for their leases to expire, and after three times count as killing their holders.
+// unread releases what a claim has taken if err is that its answer could not be read.
 func (s *Store) unread(ctx context.Context, err error) error {
 	var unexpected *postgres.UnexpectedError
 	if !errors.As(err, &unexpected) {
 		return err
 	}
+	return s.release(ctx, err)
+}
+
+// release releases what a claim has taken and cannot be started because of err, which it returns. Otherwise the items
+// would wait for their leases to expire, and after three times count as killing their holders.
+func (s *Store) release(ctx context.Context, err error) error {
 	_, releaseErr := s.ids(ctx, "release items", sql.Text("release_unread"), s.Owner, s.memory.drawn)
 	return errors.Join(err, releaseErr)
 }

@@ -53,6 +53,7 @@ type memory struct {
 	limited    map[string]int               // Wanted.Namespaces of the last claim
 	unread     []unread                     // what is to be read, a page with each look
 	parked     map[schedule.WorkspaceID]int // items parked since the last compare, per workspace
+	versions   versions
 }
 
 // now estimates Postgres' clock. The estimate is never behind: the elapsed time counts from before the question was

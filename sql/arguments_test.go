@@ -209,7 +209,7 @@ func arguments(verb string, id int64, execution, workspace string) [][]any {
 		return [][]any{{time.Second, time.Minute, "default"}}
 	case "close_done":
 		return [][]any{{"default", time.Now(), true}}
-	case "open_among":
+	case "open_among", "node_ids":
 		return [][]any{{[]string{nobody}}}
 	case "silent":
 		return [][]any{{10, time.Second}}

@@ -46,17 +46,24 @@ select q.id, q.workspace_id
 from pgdispatch.claim_pick($1, $2, jsonb_populate_record(null::pgdispatch.claim_proposal, $3::text::jsonb)) c
 join pgdispatch.workflow_execution_queue q on q.ctid = c.heads[1]
 
+-- name: node_ids
+-- reads
+-- The node IDs of definition versions ($1), as stored, for the replica's memory: a claim returns the revision of an item's
+-- version, which changes with every update of its row.
+select v.id::text, v.xmin::text as revision, v.node_ids::text
+from pgdispatch.workflow_definition_versions v where v.id = any ($1::text[]::uuid[])
+
 -- function: claim
--- PENDING -> CLAIMED. Claims the items that a proposal asks for, as far as the limits allow, and returns all that is
--- needed to start them. The caller's memory has decided whose turn it is (see package claim/schedule) and may be wrong in
--- any way: claim_pick checks the proposal against the tables. watcher is the replica that will watch the executions; null
--- means no room. The settle decides it, and if it writes the same value, no index entry changes. Definitions without a
--- namespace use own_namespace. The last row has no item, but the standing. A receipt in it is true once this transaction
--- has committed.
+-- PENDING -> CLAIMED. Claims the items that a proposal asks for, as far as the limits allow, and returns what is needed to
+-- start them, but for their node IDs (see the statement node_ids). The caller's memory has decided whose turn it is (see
+-- package claim/schedule) and may be wrong in any way: claim_pick checks the proposal against the tables. watcher is the
+-- replica that will watch the executions; null means no room. The settle decides it, and if it writes the same value, no
+-- index entry changes. Definitions without a namespace use own_namespace. The last row has no item, but the standing. A
+-- receipt in it is true once this transaction has committed.
 create or replace function pgdispatch.claim(owner text, lease interval, watcher text, own_namespace text, proposal jsonb)
 returns table (
     id bigint, token bigint, execution_id text, workspace_id text, workflow_definition_id text,
-    workflow_definition_version_id text, namespace text, workflow_type text, task_queue text, execution_timeout interval, node_ids text,
+    workflow_definition_version_id text, namespace text, workflow_type text, task_queue text, execution_timeout interval, version_revision text,
     params text, traceparent text, attempt_count integer, failure_count integer, max_attempts integer, outcome_unknown boolean,
     unanswered_for interval, problem text, waited interval, priority integer, start_options text, limit_key text, standing json
 )
@@ -80,7 +87,7 @@ begin
                or p.unanswered > 0 and q.stage = 'DOUBT')
         returning q.*
     ), item as materialized (
-        select q.*, v.id as version_id, v.node_ids, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
+        select q.*, v.id as version_id, v.revision, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
                case when num_nonnulls(d.start_options, q.start_options) > 0 then
                    (coalesce(d.start_options, '{}') || coalesce(q.start_options, '{}'))::text
                end as options,
@@ -98,7 +105,7 @@ begin
         left join lateral (select e.namespace, e.first_sent_at, e.workflow_definition_version_id as version_id from pgdispatch.workflow_executions e
                            where q.outcome_unknown and e.id = q.execution_id offset 0) e on true
         left join lateral (
-            select v.id, v.node_ids from pgdispatch.workflow_definition_versions v
+            select v.id, v.xmin::text as revision from pgdispatch.workflow_definition_versions v
             where v.workflow_definition_id = q.workflow_definition_id and (not q.outcome_unknown or v.id = coalesce(e.version_id, v.id))
             order by v.version desc limit 1
         ) v on true
@@ -113,7 +120,7 @@ begin
     )
     select i.id, i.lease_token, i.execution_id::text, i.workspace_id::text, i.workflow_definition_id::text,
            coalesce(i.version_id::text, ''), coalesce(i.namespace, ''), coalesce(i.workflow_type, ''), coalesce(i.task_queue, ''),
-           coalesce(i.execution_timeout, '0'), i.node_ids::text, i.params::text, coalesce(i.traceparent, ''), i.attempt_count,
+           coalesce(i.execution_timeout, '0'), coalesce(i.revision, ''), i.params::text, coalesce(i.traceparent, ''), i.attempt_count,
            i.failure_count, coalesce(i.max_attempts, 0), i.outcome_unknown, c.at_time - i.first_sent_at, coalesce(i.problem, ''),
            c.at_time - greatest(i.created_at, i.run_at), i.priority, i.options, coalesce(i.limit_key, ''), null::json
     from item i;
@@ -125,7 +132,7 @@ begin
     end if;
     c.heads := null;
     c.took := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000; -- microseconds, without commit
-    return query select 0::bigint, 0::bigint, '', '', '', '', '', '', '', interval '0', null, null, '', 0, 0, 0, false,
+    return query select 0::bigint, 0::bigint, '', '', '', '', '', '', '', interval '0', '', null, '', 0, 0, 0, false,
         interval '0', '', interval '0', 0, null, '', to_json(c);
 end;
 $$;

@@ -72,7 +72,7 @@ with state as materialized (
     returning q.id, q.execution_id, q.workspace_id, q.workflow_definition_id, q.priority, q.params, q.traceparent, q.start_options,
               q.created_at, q.run_at, q.lease_token, q.attempt_count, q.failure_count, q.lost_lease_count, q.outcome_unknown
 ), item as materialized (
-    select q.*, v.id as version_id, v.node_ids::text as nodes, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
+    select q.*, v.id as version_id, v.revision, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
            case when num_nonnulls(d.start_options, q.start_options) > 0 then
                (coalesce(d.start_options, '{}') || coalesce(q.start_options, '{}'))::text
            end as options,
@@ -86,7 +86,7 @@ with state as materialized (
     from taken q
     left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
     left join lateral (
-        select v.id, v.node_ids from pgdispatch.workflow_definition_versions v
+        select v.id, v.xmin::text as revision from pgdispatch.workflow_definition_versions v
         where v.workflow_definition_id = q.workflow_definition_id
         order by v.version desc limit 1
     ) v on true
@@ -104,7 +104,8 @@ select coalesce(i.id, 0) as id, coalesce(i.lease_token, 0) as token, coalesce(i.
        coalesce(i.workspace_id::text, '') as workspace_id,
        coalesce(i.workflow_definition_id::text, '') as workflow_definition_id, coalesce(i.version_id::text, '') as workflow_definition_version_id,
        coalesce(i.namespace, '') as namespace, coalesce(i.workflow_type, '') as workflow_type, coalesce(i.task_queue, '') as task_queue,
-       coalesce(i.execution_timeout, '0') as execution_timeout, i.nodes as node_ids, i.params::text, coalesce(i.traceparent, '') as traceparent,
+       coalesce(i.execution_timeout, '0') as execution_timeout, coalesce(i.revision, '') as version_revision, i.params::text,
+       coalesce(i.traceparent, '') as traceparent,
        coalesce(i.attempt_count, 0) as attempt_count, coalesce(i.failure_count, 0) as failure_count, coalesce(i.max_attempts, 0) as max_attempts,
        coalesce(i.outcome_unknown, false) as outcome_unknown, interval '0' as unanswered_for, coalesce(i.problem, '') as problem,
        coalesce(g.at_time - greatest(i.created_at, i.run_at), '0') as waited, coalesce(i.priority, 0) as priority,
