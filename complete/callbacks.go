@@ -69,7 +69,7 @@ type Callbacks struct {
 	Listener net.Listener
 	// Key signs and verifies the tokens. All replicas must share it, because a callback can reach any of them.
 	Key      []byte
-	Store    Finisher
+	Ends     Finisher
 	Temporal Ender
 	// Freed is called after an end is recorded and its slot is free. It must not block. Nil disables it.
 	Freed func()
@@ -164,7 +164,7 @@ func (c *Callbacks) end(ctx context.Context, execution temporal.Execution) (ende
 	if err != nil || !ended {
 		return false, err
 	}
-	record(ctx, c.Store, c.Log, execution.ID, end, c.Freed)
+	record(ctx, c.Ends, c.Log, execution.ID, end, c.Freed)
 	return true, context.Cause(ctx) // record retries until it succeeds or ctx ends
 }
 

@@ -42,7 +42,7 @@ type switchboard struct {
 func newSwitchboard() *switchboard {
 	b := &switchboard{}
 	b.Callbacks = &Callbacks{
-		Key: callbackKey, Store: b, Temporal: b, Freed: func() { b.freed++ },
+		Key: callbackKey, Ends: b, Temporal: b, Freed: func() { b.freed++ },
 		Answered: func(result string) { b.answers = append(b.answers, result) }, Log: slog.New(&b.log),
 	}
 	return b

@@ -13,6 +13,7 @@ func ExampleWatcher() {
 
 	watcher := &complete.Watcher{
 		Store:      store,
+		Ends:       store,
 		Waiter:     waiter,
 		MaxWatches: 1000,
 		Freed:      func() {}, // wakes the dispatcher

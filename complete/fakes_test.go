@@ -68,7 +68,7 @@ func bubble(t *testing.T, test func(t *testing.T, p *post)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &post{t: t, began: time.Now()}
 		p.Watcher = &Watcher{
-			Store: fakeStore{p}, Waiter: fakeWaiter{p}, MaxWatches: 10,
+			Store: fakeStore{p}, Ends: fakeStore{p}, Waiter: fakeWaiter{p}, MaxWatches: 10,
 			Freed: func() { p.note(func(r *notes) { r.freed++ }) },
 			Log:   slog.New(&p.log),
 		}

@@ -14,7 +14,6 @@ import (
 
 // Ledger is the part of the store that Reconciler needs.
 type Ledger interface {
-	Finisher
 	CloseTurns(ctx context.Context, often, wide time.Duration) ([]Turn, error)
 	CloseDone(ctx context.Context, namespace string, newest time.Time, wide bool) error
 	OpenAmong(ctx context.Context, executionIDs []string) ([]temporal.Execution, error)
@@ -53,6 +52,7 @@ const (
 // afterwards.
 type Reconciler struct {
 	Store    Ledger
+	Ends     Finisher
 	Temporal Temporal
 	// Interval is how often one of all replicas lists closed workflows while an open execution is unwatched. While all
 	// are watched, the list runs every 30 seconds.
@@ -204,7 +204,7 @@ func (r *Reconciler) look(ctx context.Context, executions []temporal.Execution,
 			err := attempt.Contain(ctx, func(ctx context.Context) error {
 				end, ended, err := ask(ctx, execution)
 				if err == nil && ended {
-					record(ctx, r.Store, r.Log, execution.ID, end, r.Freed)
+					record(ctx, r.Ends, r.Log, execution.ID, end, r.Freed)
 				}
 				return err
 			})

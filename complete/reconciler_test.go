@@ -123,7 +123,7 @@ func reconciling(t *testing.T, prepare func(*ledger), test func(l *ledger)) {
 		now := time.Now()
 		l := &ledger{t: t, began: now, mine: true, turns: []Turn{{Since: now}}, pages: []temporal.Page{{}},
 			ended: map[string]temporal.End{}}
-		l.Reconciler = &Reconciler{Store: l, Temporal: l, Interval: time.Second, Freed: func() {
+		l.Reconciler = &Reconciler{Store: l, Ends: l, Temporal: l, Interval: time.Second, Freed: func() {
 			l.mu.Lock()
 			l.freed++
 			l.mu.Unlock()

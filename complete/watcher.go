@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Finisher records the end of an execution. first reports whether the end was not recorded before.
+// Finisher records the end of an execution. first reports whether the end was not recorded before. Ends and Postgres
+// implement it.
 type Finisher interface {
 	Finish(ctx context.Context, executionID, outcome, reason, result string) (first bool, err error)
 }
 
 // Store is the part of the store that Watcher needs.
 type Store interface {
-	Finisher
 	Adopt(ctx context.Context, atMost int, watching []string) ([]temporal.Execution, error)
 	SwapWatches(ctx context.Context, atMost int) (taken []temporal.Execution, dropped []string, err error)
 	GiveUpWatches(ctx context.Context, executionIDs []string) error
@@ -52,6 +52,7 @@ const (
 // Run and do not change them afterwards.
 type Watcher struct {
 	Store  Store
+	Ends   Finisher
 	Waiter Waiter
 	// MaxWatches limits concurrent watches, each of which uses one long poll. Zero disables watching. Temporal allows
 	// 1,200 long polls per namespace and frontend by default, across all clients. If Temporal refuses one, this replica
@@ -327,7 +328,7 @@ func (w *Watcher) watch(ctx, watching context.Context, entry *watch) {
 		w.crowded(ctx, entry.ID)
 	}
 	if err == nil {
-		record(ctx, w.Store, w.Log, entry.ID, end, w.Freed)
+		record(ctx, w.Ends, w.Log, entry.ID, end, w.Freed)
 	}
 }
 

@@ -53,7 +53,7 @@ func (r *replica) receive(ctx context.Context, listener net.Listener,
 		return nil, fmt.Errorf("read callback key: %w", err)
 	}
 	r.callbacks = &complete.Callbacks{
-		Listener: listener, Key: key, Store: r.ends, Temporal: asked,
+		Listener: listener, Key: key, Ends: r.ends, Temporal: asked,
 		Freed: r.ended("callback"), Answered: r.telemetry.Callback, Log: r.log.With("component", "callbacks"),
 	}
 	return &temporal.Callback{
@@ -63,16 +63,6 @@ func (r *replica) receive(ctx context.Context, listener net.Listener,
 		},
 		Log: r.log.With("component", "dispatcher"),
 	}, nil
-}
-
-// together is the store, but records ends in batches.
-type together struct {
-	*complete.Postgres
-	ends *complete.Ends
-}
-
-func (t together) Finish(ctx context.Context, executionID, outcome, reason, result string) (bool, error) {
-	return t.ends.Finish(ctx, executionID, outcome, reason, result)
 }
 
 // ended returns the function to call when an end is recorded. way names how it was detected.

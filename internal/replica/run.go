@@ -181,12 +181,12 @@ func (r *replica) wire(client *temporal.Client) {
 	r.reach = &complete.Reach{Probe: client.Probe, Limit: min(r.Lease/2, reachLimit), Log: component("watcher")}
 	r.telemetry.Away = r.reach.Away
 	r.watcher = &complete.Watcher{
-		Store: together{r.store, r.ends}, Waiter: client, MaxWatches: r.MaxWatches, Grace: watchGrace,
+		Store: r.store, Ends: r.ends, Waiter: client, MaxWatches: r.MaxWatches, Grace: watchGrace,
 		Reached: r.reach.Reached,
 		Freed:   r.ended("watch"), Adopted: r.telemetry.Adopted, Log: component("watcher"),
 	}
 	r.reconcile = &complete.Reconciler{
-		Store: together{r.store, r.ends}, Temporal: client, Interval: closeInterval, Reached: r.reach.Reached,
+		Store: r.store, Ends: r.ends, Temporal: client, Interval: closeInterval, Reached: r.reach.Reached,
 		Open: func() (open, unwatched bool) {
 			wants := r.watcher.Wants()
 			return r.open.Load() || wants, r.unwatched.Load() || wants

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc/codes"
 )
 
@@ -37,29 +36,6 @@ func (c *Callback) Taken() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.refused
-}
-
-// start sends a start with a callback, or without one while Temporal refuses callbacks. It does not parse error texts:
-// if the request succeeds without the callback, the callback was the reason for the refusal.
-func (t *Client) start(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest, executionID string,
-	wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
-	if t.Callback == nil || !t.Callback.wanted() {
-		return t.send(ctx, request, wire)
-	}
-	request.CompletionCallbacks = t.Callback.request(executionID, request.GetNamespace())
-	response, refusal := t.send(ctx, request, wire)
-	if !isRefusal(refusal) {
-		if refusal == nil {
-			t.Callback.taken(ctx)
-		}
-		return response, refusal
-	}
-	request.CompletionCallbacks = nil
-	response, err := t.send(ctx, request, wire)
-	if err == nil {
-		t.Callback.refuse(ctx, refusal)
-	}
-	return response, err
 }
 
 // isRefusal reports whether Temporal read the request and rejected it. Nothing was started.

@@ -71,7 +71,7 @@ func (t *Client) Start(ctx context.Context, start Start) (string, error) {
 		return "", err
 	}
 	var wire wire
-	response, err := t.start(ctx, request, start.ExecutionID, &wire)
+	response, err := t.sendWithCallback(ctx, request, start.ExecutionID, &wire)
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	switch {
 	case err == nil:
@@ -91,6 +91,29 @@ func (t *Client) Start(ctx context.Context, start Start) (string, error) {
 	default:
 		return "", fmt.Errorf("start workflow: %w", err)
 	}
+}
+
+// sendWithCallback sends a start with a callback, or without one while Temporal refuses callbacks. It does not parse error texts:
+// if the request succeeds without the callback, the callback was the reason for the refusal.
+func (t *Client) sendWithCallback(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest,
+	executionID string, wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
+	if t.Callback == nil || !t.Callback.wanted() {
+		return t.send(ctx, request, wire)
+	}
+	request.CompletionCallbacks = t.Callback.request(executionID, request.GetNamespace())
+	response, refusal := t.send(ctx, request, wire)
+	if !isRefusal(refusal) {
+		if refusal == nil {
+			t.Callback.taken(ctx)
+		}
+		return response, refusal
+	}
+	request.CompletionCallbacks = nil
+	response, err := t.send(ctx, request, wire)
+	if err == nil {
+		t.Callback.refuse(ctx, refusal)
+	}
+	return response, err
 }
 
 // wire records whether a call had a connection to be sent on. A call without one was not carried out, whatever its

@@ -89,7 +89,7 @@ var ends = []mutant{
 		[]edit{{"complete/callbacks.go", "if err != nil || !ended {", "if err != nil {"}},
 		"./complete", "TestACallbackOfARunThatIsContinuedEndsNothing"},
 	{"no item fails for its callback", "a start that is refused because of its callback is not repeated without it",
-		[]edit{{"internal/temporal/callback.go", "if !isRefusal(refusal) {", "if true {"}},
+		[]edit{{"internal/temporal/start.go", "if !isRefusal(refusal) {", "if true {"}},
 		"./internal/temporal", "TestNoItemFailsWhereTemporalRefusesCallbacks"},
 	{"later watches are given up too", "a replica that loses Temporal keeps the executions that it was to watch later",
 		[]edit{{"complete/later.go", "w.holds = true", "w.holds = w.holds || false"}},
