@@ -37,14 +37,16 @@ const (
 var edges = map[string][]string{
 	"claim":            {"claim/schedule", "internal/postgres", "internal/temporal", "sql"},
 	"claim/schedule":   nil, // pure
-	"cmd/pgdispatch":   {"internal/config", "internal/operate/cli", "internal/replica", "internal/telemetry"},
+	"cmd/pgdispatch":   {"internal/config", "internal/logging", "internal/operate/cli", "internal/replica"},
 	"complete":         {"internal/attempt", "internal/postgres", "internal/serve", "internal/temporal", "sql"},
 	"dispatch":         {"claim", "internal/attempt", "internal/postgres", "internal/temporal"},
 	"docs/clients":     nil,
 	"finish":           {"internal/temporal"}, // for workers: as few dependencies as possible
+	"internal/admin":   {"internal/serve", "internal/signin"},
 	"internal/attempt": nil,
 	"internal/config":  {"internal/postgres", "internal/temporal"},
 	"internal/local":   nil,
+	"internal/logging": {"internal/postgres"},
 	"internal/logtest": nil,
 	"internal/operate": {"internal/postgres", "internal/temporal", "notify", "sql"},
 	"internal/operate/cli": {"internal/config", "internal/operate", "internal/operate/doctor", "internal/operate/view",
@@ -57,16 +59,15 @@ var edges = map[string][]string{
 	"internal/postgres": {"internal/local"},
 	"internal/process":  nil,
 	// wires all packages
-	"internal/replica": {"claim", "complete", "dispatch", "internal/attempt", "internal/config", "internal/operate",
-		"internal/operate/web", "internal/postgres",
-		"internal/signin", "internal/telemetry", "internal/temporal", "notify", "request", "sql", "sql/migrate", "sweeper"},
+	"internal/replica": {"claim", "complete", "dispatch", "internal/admin", "internal/attempt", "internal/config",
+		"internal/logging", "internal/operate", "internal/operate/web", "internal/postgres", "internal/signin",
+		"internal/telemetry", "internal/temporal", "notify", "request", "sql", "sql/migrate", "sweeper"},
 	"internal/serve":      nil,
 	"internal/storetest":  {"claim", "complete", "internal/operate", "request", "sql", "sql/sqltest", "sweeper"},
 	"internal/signin":     nil,
 	"internal/signintest": nil,
 	// called by these packages, and reads gauges
-	"internal/telemetry": {"claim", "internal/operate", "internal/postgres", "internal/serve", "internal/signin",
-		"sweeper"},
+	"internal/telemetry":    {"claim", "internal/operate", "internal/postgres", "sweeper"},
 	"internal/temporal":     {"internal/local"},
 	"internal/temporaltest": nil,
 	"notify":                {"internal/attempt", "internal/postgres", "sql"},

@@ -264,7 +264,7 @@ func hold(t *testing.T, address string, connections int) {
 func TestConnectionsThatNeverCompleteARequestAreFewAndHoldUpNoCallback(t *testing.T) {
 	t.Parallel()
 	b := newSwitchboard()
-	b.Freed, b.Answered, b.Temporal, b.Store = nil, nil, ended{}, ended{}
+	b.Freed, b.Answered, b.Temporal, b.Ends = nil, nil, ended{}, ended{}
 	address, stop := b.serveOn(t)
 	client := &http.Client{Timeout: headerTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	for range 3 {
@@ -293,7 +293,7 @@ func TestACallbackInProgressIsNotCutOffByOtherConnections(t *testing.T) {
 	t.Parallel()
 	b := newSwitchboard()
 	slow := ended{wait: make(chan struct{}), asked: make(chan struct{})}
-	b.Freed, b.Answered, b.Temporal, b.Store = nil, nil, slow, ended{}
+	b.Freed, b.Answered, b.Temporal, b.Ends = nil, nil, slow, ended{}
 	address, stop := b.serveOn(t)
 	status := make(chan int)
 	go func() {

@@ -7,9 +7,9 @@ import (
 	"syscall"
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/logging"
 	"github.com/pgdispatch/pgdispatch/internal/operate/cli"
 	"github.com/pgdispatch/pgdispatch/internal/replica"
-	"github.com/pgdispatch/pgdispatch/internal/telemetry"
 	"github.com/spf13/cobra"
 )
 
@@ -35,7 +35,7 @@ func runCommand(s surroundings) *cobra.Command {
 			defer signal.Stop(hangups)
 			level := new(slog.LevelVar)
 			level.Set(c.LogLevel)
-			lines := telemetry.NewLogLines(s.stderr)
+			lines := logging.NewLines(s.stderr)
 			return lines.During(command.Context(), func() error {
 				log := lines.Logger(level)
 				warnUnknown(log, unknown)

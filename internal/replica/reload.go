@@ -61,8 +61,8 @@ func (r *replica) reloadOnce(was config.Loaded, certificates []*tls.Config, relo
 	if renew := r.renew.Load(); renew != nil && !sameCertificates(certificates[0], now[0]) {
 		(*renew)()
 	}
-	if admin := r.admin.Load(); admin != nil {
-		admin.SetTokens(is.AdminToken, is.ViewToken)
+	if server := r.admin.Load(); server != nil {
+		server.SetTokens(is.AdminToken, is.ViewToken)
 	}
 	if n := slices.Index(changed, "log-level"); n >= 0 {
 		changed[n] = fmt.Sprintf("log-level: %s to %s", was.LogLevel, is.LogLevel)

@@ -20,8 +20,10 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/complete"
 	"github.com/pgdispatch/pgdispatch/dispatch"
+	"github.com/pgdispatch/pgdispatch/internal/admin"
 	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/logging"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/telemetry"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
@@ -81,7 +83,7 @@ type replica struct {
 	listener  *notify.Listener    // nil if PGDISPATCH_LISTEN=off
 	gate      *notify.Gate        // nil if PGDISPATCH_LISTEN=off
 	callbacks *complete.Callbacks // nil if no callback URL is configured
-	admin     atomic.Pointer[telemetry.Admin]
+	admin     atomic.Pointer[admin.Server]
 	renew     atomic.Pointer[func()] // closes the pools' connections, so that others are opened
 
 	// Results of the last sweep.
@@ -95,7 +97,7 @@ func Run(ctx context.Context, c config.Loaded, version string, log *slog.Logger,
 	collectByHeap()
 	r := &replica{Config: c.Config, name: replicaName(), version: version, wake: make(chan string, 1),
 		stopWake: make(chan struct{}, 1)}
-	outages := telemetry.NewOutages(log.Handler())
+	outages := logging.NewOutages(log.Handler())
 	r.answered = func() { outages.Answered(ctx) }
 	r.log = slog.New(outages).With("replica", r.name)
 	if reloads != nil {
@@ -117,7 +119,7 @@ func (r *replica) logSettings() {
 }
 
 // start opens the connections and runs the replica. Its telemetry is set up.
-func (r *replica) start(ctx context.Context, health *telemetry.Health) error {
+func (r *replica) start(ctx context.Context, health *admin.Health) error {
 	c, log := r.Config, r.log
 	connection, namespace, err := c.Temporal.Dial(log)
 	if err != nil {

@@ -4,14 +4,14 @@ import (
 	"crypto/rand"
 	"log/slog"
 
+	"github.com/pgdispatch/pgdispatch/internal/admin"
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate/web"
 	"github.com/pgdispatch/pgdispatch/internal/signin"
-	"github.com/pgdispatch/pgdispatch/internal/telemetry"
 )
 
 // addSignIn admits users whom a trusted proxy names or the provider signs in.
-func addSignIn(admin *telemetry.Admin, c config.Config, log *slog.Logger) {
+func addSignIn(server *admin.Server, c config.Config, log *slog.Logger) {
 	s := c.SignIn
 	grants := signin.Roles{Operators: s.Operators, Viewers: s.Viewers}
 	for _, w := range s.Workspaces {
@@ -19,7 +19,7 @@ func addSignIn(admin *telemetry.Admin, c config.Config, log *slog.Logger) {
 	}
 	if s.Header != "" {
 		header := &signin.Header{Name: s.Header, Roles: s.RoleHeader, Proxies: s.Proxies, Grants: grants}
-		admin.Visitors = append(admin.Visitors, header.Visitor)
+		server.Visitors = append(server.Visitors, header.Visitor)
 	}
 	if s.Issuer == "" {
 		return
@@ -28,10 +28,10 @@ func addSignIn(admin *telemetry.Admin, c config.Config, log *slog.Logger) {
 	if len(key) == 0 {
 		key = []byte(rand.Text() + rand.Text())
 	}
-	admin.SignIn = &signin.OIDC{
+	server.SignIn = &signin.OIDC{
 		Issuer: s.Issuer, ClientID: s.ClientID, ClientSecret: s.ClientSecret, RedirectURL: s.RedirectURL,
 		RoleClaim: s.RoleClaim,
 		Grants:    grants, Key: key, Path: web.Prefix, Log: log.With("component", "signin"),
 	}
-	admin.Visitors = append(admin.Visitors, admin.SignIn.Visitor)
+	server.Visitors = append(server.Visitors, server.SignIn.Visitor)
 }

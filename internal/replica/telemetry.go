@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pgdispatch/pgdispatch/internal/admin"
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/web"
@@ -22,7 +23,7 @@ const viewConnections = 2
 
 // observed runs a replica within its telemetry. Telemetry starts before the database is reached, so that /readyz can
 // report what the replica waits for, and ends after the last span is exported.
-func (r *replica) observed(ctx context.Context, run func(context.Context, *telemetry.Health) error) error {
+func (r *replica) observed(ctx context.Context, run func(context.Context, *admin.Health) error) error {
 	c, log := r.Config, r.log
 	t, err := telemetry.New(ctx, telemetry.Options{
 		Version: r.version, Replica: r.name, Scraped: c.AdminAddr != "", LookupEnv: os.LookupEnv,
@@ -37,11 +38,11 @@ func (r *replica) observed(ctx context.Context, run func(context.Context, *telem
 			log.Warn("Cannot export telemetry", "error", postgres.Redact(err))
 		}
 	}()
-	health := telemetry.NewHealth("database: not reached yet")
+	health := admin.NewHealth("database: not reached yet")
 	if c.AdminAddr == "" {
 		return run(ctx, health)
 	}
-	listener, err := telemetry.Listen(ctx, c.AdminAddr)
+	listener, err := admin.Listen(ctx, c.AdminAddr)
 	if err != nil {
 		return fmt.Errorf("PGDISPATCH_ADMIN_ADDR is %q: %w", c.AdminAddr, err)
 	}
@@ -51,13 +52,13 @@ func (r *replica) observed(ctx context.Context, run func(context.Context, *telem
 		return err
 	}
 	defer closeSite()
-	admin := &telemetry.Admin{
+	server := &admin.Server{
 		Listener: listener, Metrics: t.Registry, Health: health, Token: c.AdminToken, ViewToken: c.ViewToken,
 		Log:   log.With("component", "admin"),
 		Pages: site.Handler(), ActingPages: site.Acting(), PagesPath: web.Prefix,
 	}
-	addSignIn(admin, c, log)
-	r.admin.Store(admin)
+	addSignIn(server, c, log)
+	r.admin.Store(server)
 
 	// The admin server runs while the replica drains, and stops last.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -67,7 +68,7 @@ func (r *replica) observed(ctx context.Context, run func(context.Context, *telem
 	var g errgroup.Group
 	g.Go(func() error {
 		defer stopRunning() // without the admin server the replica would look dead
-		return admin.Run(serving)
+		return server.Run(serving)
 	})
 	err = run(running, health)
 	stop()
@@ -94,8 +95,8 @@ func openSite(ctx context.Context, c config.Config, log *slog.Logger) (*web.Site
 }
 
 // observe registers what telemetry and health report.
-func (r *replica) observe(health *telemetry.Health) error {
-	checks := []telemetry.Check{
+func (r *replica) observe(health *admin.Health) error {
+	checks := []admin.Check{
 		{Name: "database", Do: func(ctx context.Context) error { return databaseReady(ctx, r.database) }},
 		{Name: "temporal", Do: func(context.Context) error {
 			if err := r.reach.Err(); err != nil {
@@ -110,14 +111,14 @@ func (r *replica) observe(health *telemetry.Health) error {
 			return nil
 		}},
 	}
-	checks = append(checks, telemetry.Check{Name: "claims", Do: func(context.Context) error {
+	checks = append(checks, admin.Check{Name: "claims", Do: func(context.Context) error {
 		return r.dispatch.Failing()
 	}})
 	gauges := &telemetry.Gauges{Queue: &operate.Store{DB: r.database}, Workspaces: r.MetricsWorkspaces,
 		Limits: r.MetricsLimits, Workers: r.Workers, Watches: r.watcher.Waiting, Ready: health.Ready}
 	if r.listener != nil {
 		gauges.Listening, gauges.OnDuty = r.listener.Connected, r.gate.OnDuty
-		checks = append(checks, telemetry.Check{Name: "listener", Do: func(context.Context) error {
+		checks = append(checks, admin.Check{Name: "listener", Do: func(context.Context) error {
 			if !r.listener.Connected() {
 				return errors.New("not listening; only polls wake this replica")
 			}

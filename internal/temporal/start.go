@@ -93,8 +93,8 @@ func (t *Client) Start(ctx context.Context, start Start) (string, error) {
 	}
 }
 
-// sendWithCallback sends a start with a callback, or without one while Temporal refuses callbacks. It does not parse error texts:
-// if the request succeeds without the callback, the callback was the reason for the refusal.
+// sendWithCallback sends a start with a callback, or without one while Temporal refuses callbacks. It does not parse
+// error texts: if the request succeeds without the callback, the callback was the reason for the refusal.
 func (t *Client) sendWithCallback(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest,
 	executionID string, wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
 	if t.Callback == nil || !t.Callback.wanted() {

@@ -81,7 +81,7 @@ var ends = []mutant{
 		[]edit{{"internal/temporal/client.go", "if Code(err) == codes.PermissionDenied {", "if false {"}},
 		"./internal/temporal", "TestProbeSaysWhyTheNamespaceIsRefusedAndWhatToDo"},
 	{"a callback proves itself", "any client may report that a workflow has ended",
-		[]edit{{"internal/temporal/token.go",
+		[]edit{{"internal/temporal/callback.go",
 			"hmac.Equal([]byte(proof), []byte(callbackToken(key, id, encoded)))",
 			"proof != \"\""}},
 		"./complete", "TestACallbackNeedsItsExecutionsOwnToken"},

@@ -1,4 +1,4 @@
-package telemetry
+package admin
 
 import (
 	"fmt"
@@ -28,7 +28,7 @@ func TestProbesAnswerHoweverManyConnectionsAreHeld(t *testing.T) {
 	t.Parallel()
 	listener, err := Listen(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)
-	a := &Admin{Listener: listener, Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet()}
+	a := &Server{Listener: listener, Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet()}
 	go func() { _ = a.Run(t.Context()) }()
 	address := listener.Addr().String()
 	var held []net.Conn
@@ -60,7 +60,7 @@ func TestABodyThatDoesNotComeEndsItsRequest(t *testing.T) {
 
 func TestAnAnswerThatNobodyReadsIsGivenUp(t *testing.T) {
 	t.Parallel()
-	a := &Admin{Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet()}
+	a := &Server{Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet()}
 	server := a.server(t.Context())
 	require.Equal(t, writeTimeout, server.WriteTimeout)
 	server.WriteTimeout = 20 * time.Millisecond

@@ -1,10 +1,11 @@
-package telemetry
+package admin
 
 import (
 	"context"
 	"encoding/base64"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// quiet discards the log.
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 // fakeListener is bound to an address and accepts no connections.
 type fakeListener struct {
 	net.Listener
@@ -30,7 +34,7 @@ func (f fakeListener) Addr() net.Addr {
 }
 
 // ask makes an admin server that is bound to host answer a request.
-func ask(a *Admin, host, path string, headers ...string) (int, string) {
+func ask(a *Server, host, path string, headers ...string) (int, string) {
 	a.Listener, a.Log, a.Metrics = fakeListener{address: host + " 9464"}, quiet(), prometheus.NewRegistry()
 	if a.Health == nil {
 		a.Health = NewHealth("")
@@ -51,7 +55,7 @@ func ask(a *Admin, host, path string, headers ...string) (int, string) {
 
 func TestLivezIsAboutTheProcessOnly(t *testing.T) {
 	t.Parallel()
-	status, text := ask(&Admin{Health: NewHealth("database: not reached yet")}, "127.0.0.1", "/livez")
+	status, text := ask(&Server{Health: NewHealth("database: not reached yet")}, "127.0.0.1", "/livez")
 	require.Equal(t, 200, status)
 	require.Equal(t, "ok\n", text)
 }
@@ -59,7 +63,7 @@ func TestLivezIsAboutTheProcessOnly(t *testing.T) {
 func TestReadyzSaysWhyNot(t *testing.T) {
 	t.Parallel()
 	health := NewHealth("database: not reached yet")
-	status, text := ask(&Admin{Health: health}, "127.0.0.1", "/readyz")
+	status, text := ask(&Server{Health: health}, "127.0.0.1", "/readyz")
 	require.Equal(t, 503, status)
 	require.Equal(t, "not ready\ndatabase: not reached yet\n", text)
 
@@ -70,17 +74,17 @@ func TestReadyzSaysWhyNot(t *testing.T) {
 		}}, Check{"listener", func(context.Context) error { return nil }},
 		Check{"temporal", func(context.Context) error { return errors.New("it does not accept workflows") }},
 	)
-	status, text = ask(&Admin{Health: health}, "127.0.0.1", "/readyz")
+	status, text = ask(&Server{Health: health}, "127.0.0.1", "/readyz")
 	require.Equal(t, 503, status)
 	require.Equal(t, "not ready\ndatabase: connection refused\ntemporal: it does not accept workflows\n", text)
 
 	health.Working()
-	status, text = ask(&Admin{Health: health}, "127.0.0.1", "/readyz")
+	status, text = ask(&Server{Health: health}, "127.0.0.1", "/readyz")
 	require.Equal(t, 200, status)
 	require.Equal(t, "ready\n", text)
 
 	health.Waiting("stopping")
-	status, _ = ask(&Admin{Health: health}, "127.0.0.1", "/readyz")
+	status, _ = ask(&Server{Health: health}, "127.0.0.1", "/readyz")
 	require.Equal(t, 503, status)
 }
 
@@ -135,12 +139,12 @@ func TestProfilesAreForLoopbackOrForWhoHasTheToken(t *testing.T) {
 	} {
 		page := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 		for _, path := range []string{"/debug/pprof/goroutine?debug=1", "/ui/items"} {
-			status, _ := ask(&Admin{Token: c.token, Pages: page, ActingPages: page, PagesPath: "/ui/"}, c.bound, path,
+			status, _ := ask(&Server{Token: c.token, Pages: page, ActingPages: page, PagesPath: "/ui/"}, c.bound, path,
 				c.headers...)
 			require.Equal(t, c.want, status, "%s: %s", name, path)
 		}
 	}
-	status, _ := ask(&Admin{}, "10.0.0.1", "/debug/pprof/profile?seconds=1")
+	status, _ := ask(&Server{}, "10.0.0.1", "/debug/pprof/profile?seconds=1")
 	require.Equal(t, 403, status)
 }
 
@@ -176,7 +180,7 @@ func TestWhoMayLookAndWhoMayAct(t *testing.T) {
 		}
 		serve := func(path string) string {
 			status, text := ask(
-				&Admin{Token: c.admin, ViewToken: c.view, Pages: says("looks"), ActingPages: says("acts"), PagesPath: "/ui/"},
+				&Server{Token: c.admin, ViewToken: c.view, Pages: says("looks"), ActingPages: says("acts"), PagesPath: "/ui/"},
 				c.bound, path, headers...)
 			if status != 200 || !strings.HasPrefix(path, "/ui/") {
 				return strconv.Itoa(status)
@@ -194,7 +198,7 @@ func TestTheServerServesUntilItIsToldToStop(t *testing.T) {
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	admin := &Admin{Listener: listener, Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet()}
+	admin := &Server{Listener: listener, Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet()}
 	go func() { ended <- admin.Run(ctx) }()
 	response, err := http.Get("http://" + listener.Addr().String() + "/livez")
 	require.NoError(t, err)

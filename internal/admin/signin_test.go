@@ -1,4 +1,4 @@
-package telemetry
+package admin
 
 import (
 	"net/http"
@@ -12,14 +12,14 @@ import (
 )
 
 // known is an admin server behind a trusted proxy that names the user in the header X-User. "anna" is an operator.
-func known() *Admin {
+func known() *Server {
 	says := func(what string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			v, _ := signin.From(r.Context())
 			_, _ = w.Write([]byte(what + " " + v.Name))
 		})
 	}
-	return &Admin{
+	return &Server{
 		Health: NewHealth(""), Metrics: prometheus.NewRegistry(), Log: quiet(), PagesPath: "/ui/", Pages: says("looks"),
 		ActingPages: says("acts"),
 		Visitors: []func(*http.Request) (signin.Visitor, bool){func(r *http.Request) (signin.Visitor, bool) {

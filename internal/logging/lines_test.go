@@ -1,4 +1,4 @@
-package telemetry
+package logging
 
 import (
 	"bytes"
@@ -71,7 +71,7 @@ func collecting(t *testing.T, test func(t *testing.T, out *sink, log *slog.Logge
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		out := &sink{room: -1}
-		lines := NewLogLines(out)
+		lines := NewLines(out)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- lines.Run(ctx) }()
@@ -147,7 +147,7 @@ func TestAStopWritesWhatWaitsAndDelaysNothingMore(t *testing.T) {
 func TestWhatWasLoggedIsWrittenWhenAReplicaFailsOrPanics(t *testing.T) {
 	t.Parallel()
 	out := &sink{room: -1}
-	lines := NewLogLines(out)
+	lines := NewLines(out)
 	log := lines.Logger(slog.LevelInfo)
 	boom := errors.New("boom")
 	require.ErrorIs(t, lines.During(t.Context(), func() error { log.Info("fails"); return boom }), boom)
@@ -160,7 +160,7 @@ func TestLinesOfSeveralStayWholeAndInOrder(t *testing.T) {
 	t.Parallel()
 	const loggers, each = 8, 2000
 	out := &sink{room: -1}
-	lines := NewLogLines(out)
+	lines := NewLines(out)
 	log := lines.Logger(slog.LevelInfo)
 	require.NoError(t, lines.During(t.Context(), func() error {
 		var all sync.WaitGroup
@@ -228,7 +228,7 @@ func TestWhatWaitsForAWriterThatFailsIsBounded(t *testing.T) {
 func TestAnErrorIsLoggedOnOneLineWithoutControls(t *testing.T) {
 	t.Parallel()
 	out := &bytes.Buffer{}
-	log := NewLogLines(out).Logger(slog.LevelInfo)
+	log := NewLines(out).Logger(slog.LevelInfo)
 	log.With("component", "watcher").Error("Cannot record an end", "namespace", "shop", "error",
 		errors.New("no gas\n\x00\u202eevil"))
 	require.Contains(t, out.String(), `"component":"watcher","namespace":"shop","error":"no gas `+"\uFFFD\uFFFDevil"+`"}`)

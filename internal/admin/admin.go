@@ -1,4 +1,5 @@
-package telemetry
+// Package admin serves the state of a replica over HTTP: health, metrics, profiles and the web view.
+package admin
 
 import (
 	"context"
@@ -36,9 +37,9 @@ const (
 	stopTimeout = time.Second
 )
 
-// Admin serves the state of a replica over HTTP: /livez, /readyz, /metrics, /debug/pprof/ and the web view. Set its
-// fields before Run and do not change them afterwards; SetTokens changes the tokens.
-type Admin struct {
+// Server serves /livez, /readyz, /metrics, /debug/pprof/ and the web view. Set its fields before Run and do not change
+// them afterwards; SetTokens changes the tokens.
+type Server struct {
 	// Listener accepts the connections. Run closes it.
 	Listener net.Listener
 	// Metrics is served at /metrics.
@@ -58,10 +59,10 @@ type Admin struct {
 	SignIn *signin.OIDC
 	Log    *slog.Logger
 
-	changed atomic.Pointer[adminTokens]
+	changed atomic.Pointer[tokenPair]
 }
 
-// Listen opens the TCP listener for Admin.
+// Listen opens the TCP listener for Server.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
@@ -72,19 +73,19 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 }
 
 // Run serves until ctx is cancelled, then returns nil. Requests in flight get one second to finish.
-func (a *Admin) Run(ctx context.Context) error {
-	a.Log.InfoContext(ctx, "Serving health and metrics", "address", a.Listener.Addr().String())
-	if err := serve.Run(ctx, a.server(ctx), a.Listener, mostConnections, stopTimeout); err != nil {
+func (s *Server) Run(ctx context.Context) error {
+	s.Log.InfoContext(ctx, "Serving health and metrics", "address", s.Listener.Addr().String())
+	if err := serve.Run(ctx, s.server(ctx), s.Listener, mostConnections, stopTimeout); err != nil {
 		return fmt.Errorf("serve health and metrics: %w", err)
 	}
 	return nil
 }
 
 // server bounds what any client can hold, with or without a token.
-func (a *Admin) server(ctx context.Context) *http.Server {
+func (s *Server) server(ctx context.Context) *http.Server {
 	return &http.Server{
-		Handler: a.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, WriteTimeout: writeTimeout,
-		ErrorLog:    slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
+		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, WriteTimeout: writeTimeout,
+		ErrorLog:    slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx }, // ends live pages with Run
 	}
 }
@@ -101,64 +102,64 @@ func boundBody(next http.Handler, timeout time.Duration) http.Handler {
 }
 
 // Handler returns the handler that Run serves.
-func (a *Admin) Handler() http.Handler {
+func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", a.Health.serve)
+	mux.HandleFunc("GET /readyz", s.Health.serve)
 	mux.Handle("GET /metrics",
-		promhttp.HandlerFor(a.Metrics,
+		promhttp.HandlerFor(s.Metrics,
 			promhttp.HandlerOpts{MaxRequestsInFlight: mostScrapes,
-				ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelWarn)}))
+				ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn)}))
 	for path, handler := range map[string]http.HandlerFunc{
 		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/profile": pprof.Profile,
 		"GET /debug/pprof/symbol": pprof.Symbol, "GET /debug/pprof/trace": pprof.Trace,
 	} {
-		mux.HandleFunc(path, a.profile(handler))
+		mux.HandleFunc(path, s.profile(handler))
 	}
-	if a.Pages != nil {
-		mux.HandleFunc(a.PagesPath, a.page)
-		a.signIn(mux)
-		mux.Handle("GET /{$}", http.RedirectHandler(a.PagesPath, http.StatusFound))
+	if s.Pages != nil {
+		mux.HandleFunc(s.PagesPath, s.page)
+		s.signIn(mux)
+		mux.Handle("GET /{$}", http.RedirectHandler(s.PagesPath, http.StatusFound))
 	}
 	return boundBody(mux, bodyTimeout)
 }
 
 // profile requires the token. If no token is set, it requires loopback.
-func (a *Admin) profile(next http.HandlerFunc) http.HandlerFunc {
+func (s *Server) profile(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		token := a.tokens().act
-		if a.sent(r, token) || token == "" && len(a.Visitors) == 0 && a.local(r) {
+		token := s.tokens().act
+		if s.sent(r, token) || token == "" && len(s.Visitors) == 0 && s.local(r) {
 			next(w, r)
 			return
 		}
-		a.refuse(w, token == "")
+		s.refuse(w, token == "")
 	}
 }
 
 // page serves ActingPages to requests with Token and Pages to requests with ViewToken. If neither is set, it serves
 // Pages on loopback. Any site open in a local browser can send requests over loopback, so acting always requires Token.
-func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
-	tokens := a.tokens()
-	open := tokens == (adminTokens{}) && len(a.Visitors) == 0
-	visitor, known := a.visitor(r)
+func (s *Server) page(w http.ResponseWriter, r *http.Request) {
+	tokens := s.tokens()
+	open := tokens == (tokenPair{}) && len(s.Visitors) == 0
+	visitor, known := s.visitor(r)
 	switch {
-	case a.sent(r, tokens.act):
-		a.ActingPages.ServeHTTP(w, r)
-	case a.sent(r, tokens.view), open && a.local(r):
-		a.Pages.ServeHTTP(w, r)
+	case s.sent(r, tokens.act):
+		s.ActingPages.ServeHTTP(w, r)
+	case s.sent(r, tokens.view), open && s.local(r):
+		s.Pages.ServeHTTP(w, r)
 	case known && visitor.Acts():
-		a.ActingPages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))
+		s.ActingPages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))
 	case known:
-		a.Pages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))
-	case a.SignIn != nil && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
-		http.Redirect(w, r, a.PagesPath+"signin?to="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
+		s.Pages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))
+	case s.SignIn != nil && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
+		http.Redirect(w, r, s.PagesPath+"signin?to="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 	default:
-		a.refuse(w, open)
+		s.refuse(w, open)
 	}
 }
 
 // sent reports whether a request carries token, as a bearer token or as a password. It is false if token is empty.
-func (a *Admin) sent(r *http.Request, token string) bool {
+func (s *Server) sent(r *http.Request, token string) bool {
 	given, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if _, password, basic := r.BasicAuth(); basic {
 		given, is = password, true
@@ -168,14 +169,14 @@ func (a *Admin) sent(r *http.Request, token string) bool {
 
 // local reports whether the listener and the request's Host are loopback. The Host check prevents DNS rebinding: a
 // foreign page in a local browser sends its own host name.
-func (a *Admin) local(r *http.Request) bool {
-	return isLoopback(a.Listener.Addr().String()) && isLoopback(r.Host)
+func (s *Server) local(r *http.Request) bool {
+	return isLoopback(s.Listener.Addr().String()) && isLoopback(r.Host)
 }
 
 // realm is what a browser shows when it asks for the token.
 const realm = `Basic realm="pgdispatch: your name, and PGDISPATCH_ADMIN_TOKEN as the password", charset="UTF-8"`
 
-func (a *Admin) refuse(w http.ResponseWriter, noToken bool) {
+func (s *Server) refuse(w http.ResponseWriter, noToken bool) {
 	if noToken {
 		http.Error(w,
 			"this page is served on loopback only: set PGDISPATCH_ADMIN_TOKEN, and send it as a bearer token or password",
@@ -195,4 +196,50 @@ func isLoopback(address string) bool {
 	}
 	ip := net.ParseIP(strings.Trim(host, "[]"))
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// tokenPair are the tokens in force.
+type tokenPair struct{ act, view string }
+
+// SetTokens replaces Token and ViewToken, from the next request on.
+func (s *Server) SetTokens(token, viewToken string) { s.changed.Store(&tokenPair{token, viewToken}) }
+
+func (s *Server) tokens() tokenPair {
+	if changed := s.changed.Load(); changed != nil {
+		return *changed
+	}
+	return tokenPair{s.Token, s.ViewToken}
+}
+
+// visitor returns who sends a request without a token, according to a trusted source.
+func (s *Server) visitor(r *http.Request) (signin.Visitor, bool) {
+	for _, visitor := range s.Visitors {
+		if v, is := visitor(r); is {
+			return v, true
+		}
+	}
+	return signin.Visitor{}, false
+}
+
+// signIn registers the paths to sign in and out.
+func (s *Server) signIn(mux *http.ServeMux) {
+	if s.SignIn != nil {
+		mux.HandleFunc("GET "+s.PagesPath+"signin", s.SignIn.SignIn)
+		mux.HandleFunc("GET "+s.PagesPath+"signin/callback", s.SignIn.Callback)
+	}
+	mux.Handle("POST "+s.PagesPath+"signout", http.NewCrossOriginProtection().Handler(http.HandlerFunc(s.signOut)))
+}
+
+// signOut ends a session, or makes the browser forget the token: a refusal is the only way.
+func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
+	if s.SignIn != nil {
+		s.SignIn.SignOut(w, r)
+	}
+	code := http.StatusOK
+	if _, _, basic := r.BasicAuth(); basic {
+		w.Header().Set("WWW-Authenticate", realm)
+		code = http.StatusUnauthorized
+	}
+	signin.Page{Heading: "You are signed out", Text: "You may still be signed in at your identity provider.",
+		Link: "Sign in again", To: s.PagesPath}.Write(w, code)
 }

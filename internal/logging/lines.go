@@ -1,4 +1,5 @@
-package telemetry
+// Package logging writes the log of a replica: in batches, with clean texts, and repeated trouble once a minute.
+package logging
 
 import (
 	"context"
@@ -18,11 +19,11 @@ const (
 	linesSize = 64 << 10
 )
 
-// LogLines buffers log lines and writes them in batches, because a busy replica logs thousands per second. While Run is
+// Lines buffers log lines and writes them in batches, because a busy replica logs thousands per second. While Run is
 // running, a line is delayed by up to lineDelay. A line of level WARN or above is written at once, together with all
 // buffered lines. Before and after Run, every line is written at once. Lines stay whole and in order. Lines that could
 // not be written are retried with the next write.
-type LogLines struct {
+type Lines struct {
 	// out receives the lines. Loggers block while it writes, as with direct writes.
 	out io.Writer
 	// arrived signals the first buffered line.
@@ -33,18 +34,18 @@ type LogLines struct {
 	delays  bool // whether Run is running
 }
 
-// NewLogLines returns log lines that are written to out.
-func NewLogLines(out io.Writer) *LogLines {
-	return &LogLines{out: out, arrived: make(chan struct{}, 1)}
+// NewLines returns log lines that are written to out.
+func NewLines(out io.Writer) *Lines {
+	return &Lines{out: out, arrived: make(chan struct{}, 1)}
 }
 
 // Logger returns a logger that writes JSON lines.
-func (l *LogLines) Logger(level slog.Leveler) *slog.Logger {
+func (l *Lines) Logger(level slog.Leveler) *slog.Logger {
 	return slog.New(urgentHandler{slog.NewJSONHandler(l, &slog.HandlerOptions{Level: level}), l})
 }
 
 // Run enables buffering until ctx is cancelled, then writes the remaining lines.
-func (l *LogLines) Run(ctx context.Context) error {
+func (l *Lines) Run(ctx context.Context) error {
 	l.delay(true)
 	defer l.delay(false)
 	for {
@@ -65,7 +66,7 @@ func (l *LogLines) Run(ctx context.Context) error {
 }
 
 // During runs do with buffering enabled, until ctx is cancelled or do returns or panics.
-func (l *LogLines) During(ctx context.Context, do func() error) error {
+func (l *Lines) During(ctx context.Context, do func() error) error {
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx) }()
@@ -73,7 +74,7 @@ func (l *LogLines) During(ctx context.Context, do func() error) error {
 	return do()
 }
 
-func (l *LogLines) delay(delays bool) {
+func (l *Lines) delay(delays bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.delays = delays
@@ -82,7 +83,7 @@ func (l *LogLines) delay(delays bool) {
 
 // Write buffers one line. If the buffer is full and cannot be written, the line is lost, as it would be without
 // buffering.
-func (l *LogLines) Write(line []byte) (int, error) {
+func (l *Lines) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.waiting)+len(line) > linesSize {
@@ -102,14 +103,14 @@ func (l *LogLines) Write(line []byte) (int, error) {
 }
 
 // Flush writes the buffered lines.
-func (l *LogLines) Flush() error {
+func (l *Lines) Flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.write()
 }
 
 // write writes the buffered lines and keeps what was not written. The caller holds mu.
-func (l *LogLines) write() error {
+func (l *Lines) write() error {
 	if len(l.waiting) == 0 {
 		return nil
 	}
@@ -118,7 +119,7 @@ func (l *LogLines) write() error {
 	return err
 }
 
-func (l *LogLines) arrive() {
+func (l *Lines) arrive() {
 	select {
 	case l.arrived <- struct{}{}:
 	default:
@@ -129,7 +130,7 @@ func (l *LogLines) arrive() {
 // level WARN or above.
 type urgentHandler struct {
 	slog.Handler
-	lines *LogLines
+	lines *Lines
 }
 
 // Handle implements slog.Handler.
