@@ -55,7 +55,7 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, depth.Parked)
 	require.Contains(t, depth.ParkedFirst, "audit says no to poison")
-	items, err := b.QueueItems(t.Context(), []int64{id}, nil, false)
+	items, err := b.Items(t.Context(), []int64{id}, nil, false)
 	require.NoError(t, err)
 	require.Contains(t, items[0].LastError, "parked, retried at")
 

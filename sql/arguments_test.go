@@ -21,8 +21,6 @@ func operatorArguments(verb string, id int64, execution string) [][]any {
 		return [][]any{{nobody, "rep", 10, 10}}
 	case "definition_list":
 		return [][]any{{nobody, nil}}
-	case "dead_read":
-		return [][]any{{ids, []string{}}}
 	case "doctor_horizon":
 		return [][]any{{time.Minute}}
 	case "item_cancel", "item_purge", "item_retry":

@@ -98,7 +98,7 @@ func TestItemsListFiltersAndGoesPageByPage(t *testing.T) {
 	d.addWorkspace("bank")
 	d.types("enqueue", "order", "--workspace", "bank")
 	ids := func(args ...string) []int64 {
-		var items []operate.QueueItem
+		var items []operate.Item
 		require.NoError(t,
 			json.Unmarshal([]byte(d.types(append([]string{"items", "list", "-o", "json"}, args...)...)), &items))
 		found := []int64{}
@@ -144,7 +144,7 @@ func TestItemsShowTellsAnItemsStory(t *testing.T) {
 	for _, line := range []string{
 		`item +1`, `state +FAILED`, `workflow +execution-` + execution, `run +run-1`, `workspace +shop \(` + d.workspace +
 			`\)`,
-		`definition +order \(\S+\)`, `priority +0`, `idempotency key +invoice-17`, `params +\{"order": 17\}`,
+		`definition +order \(\S+\), version 1`, `priority +0`, `idempotency key +invoice-17`, `params +\{"order": 17\}`,
 		`attempts +2, of which 1 failed; at most 3 failures`, `error +too slow`, `\S+Z  inserted`,
 		`\S+Z  replayed by ann as item 2`,
 	} {
@@ -235,7 +235,7 @@ func TestItemsRetryOfAFailedOneReplaysIt(t *testing.T) {
 	d.dead(d.workspace, 1, "card refused")
 	require.Equal(t, "would retry 1 item\n", d.types("items", "retry", "1", "--dry-run"))
 	require.Equal(t, "no changes match\n", d.types("audit", "list"))
-	require.Regexp(t, `^1 failed and was replayed as item 2, workflow execution-\S{36}\nretried 1 of 1 item\n$`,
+	require.Regexp(t, `^1 replayed as 2, workflow execution-\S{36}\nretried 1 of 1 item\n$`,
 		d.types("items", "retry", "1", "--by", "ann"))
 	require.Equal(t, "ann", d.value("select marked_by from pgdispatch.dead_letter_marks"))
 }
@@ -302,10 +302,10 @@ func TestExecutionsShowSaysWhatTheDatabaseAndTemporalKnow(t *testing.T) {
 	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "the execution starts")
 	shown := d.types(ask...)
 	for _, line := range []string{
-		`execution +` + execution, `workflow +execution-` + execution, `run +\S{36}`, `status +RUNNING`,
-		`in Temporal +RUNNING`, `item +1, DISPATCHED`,
-		`workspace +PRO \(\S+\)`, `definition +Hold \(\S+\), version 1`, `watched by +\S+_\S+`, `created +\S+Z`,
-		`started +\S+Z`,
+		`execution +` + execution + `, RUNNING`, `workflow +execution-` + execution, `run +\S{36}`,
+		`in Temporal +RUNNING`, `item +1`, `state +DISPATCHED`,
+		`workspace +PRO \(\S+\)`, `definition +Hold \(\S+\), version 1`, `watched by +\S+_\S+`,
+		`\S+Z  claimed, attempt 1`, `\S+Z  started: workflow execution-` + execution + `, run \S{36}`,
 	} {
 		require.Regexp(t, `(?m)^`+line+`$`, shown)
 	}

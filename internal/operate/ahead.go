@@ -17,7 +17,7 @@ const changesOfItems = 500
 
 // ChangesOf returns what was done to an item, the newest first, from the log of changes: requests to stop its
 // execution, and of the newest changes of items those that name it.
-func (s *Store) ChangesOf(ctx context.Context, item QueueItem) ([]Administered, error) {
+func (s *Store) ChangesOf(ctx context.Context, item Item) ([]Administered, error) {
 	stops, err := s.Audit(ctx, AuditFilter{Subject: "execution " + item.ExecutionID}, changesOfItems)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
@@ -13,35 +12,6 @@ const (
 	// findTimeout bounds a search through all dead letters.
 	findTimeout = time.Minute
 )
-
-// DeadLetter is an item that failed permanently, whether open, replayed or discarded.
-type DeadLetter struct {
-	ID                   int64           `json:"id"`
-	ExecutionID          string          `json:"execution_id"`
-	State                string          `json:"state"` // OPEN, REPLAYED or DISCARDED
-	WorkspaceID          string          `json:"workspace_id"`
-	Workspace            string          `json:"workspace"` // its name; empty if it was deleted
-	WorkflowDefinitionID string          `json:"workflow_definition_id"`
-	WorkflowDefinition   string          `json:"workflow_definition"` // its name; empty if it was deleted
-	Priority             int             `json:"priority"`
-	Params               json.RawMessage `json:"params"`
-	Traceparent          string          `json:"traceparent,omitempty"`
-	AttemptCount         int             `json:"attempt_count"`
-	FailureCount         int             `json:"failure_count"`
-	LastError            string          `json:"last_error"`
-	ExecutionStatus      string          `json:"execution_status,omitempty"` // status of the workflow; see RunID
-	RunID                string          `json:"run_id,omitempty"`           // empty if no workflow was started
-	CreatedAt            time.Time       `json:"created_at"`
-	DispatchedAt         *time.Time      `json:"dispatched_at"`
-	FinishedAt           time.Time       `json:"finished_at"`
-	FailedAgo            time.Duration   `json:"-"`         // by the database's clock
-	ReplayOf             *int64          `json:"replay_of"` // the dead letter that this item replays
-	MarkedAt             *time.Time      `json:"marked_at"`
-	MarkedBy             string          `json:"marked_by,omitempty"`
-	ReplayID             *int64          `json:"replay_id"` // the item that replays this one
-	ReplayExecutionID    string          `json:"replay_execution_id,omitempty"`
-	ReplayStatus         string          `json:"replay_status,omitempty"`
-}
 
 // Failure is a failure that was counted against an item.
 type Failure struct {
@@ -132,12 +102,6 @@ func (s *Store) KnowsName(ctx context.Context, workspace,
 		return false, false, err
 	}
 	return known[0].Workspace, known[0].Definition, nil
-}
-
-// DeadLetters returns dead letters by item ID or execution ID, the latest failure first. IDs that are not dead letters
-// are omitted.
-func (s *Store) DeadLetters(ctx context.Context, items []int64, executions []string) ([]DeadLetter, error) {
-	return postgres.Read[DeadLetter](ctx, s.DB, "read dead letters", sql.Text("dead_read"), items, executions)
 }
 
 // Failures returns the failures that were counted against an item, the first failure first.

@@ -1,6 +1,7 @@
 package operate_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -24,9 +25,9 @@ func TestDeadLettersAreFoundReadReplayedAndDiscarded(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, ids)
 
-	letters, err := b.DeadLetters(t.Context(), []int64{items[0].ID, 999}, []string{items[1].ExecutionID})
+	letters, err := b.Items(t.Context(), []int64{items[2].ID, items[0].ID, 999}, []string{items[1].ExecutionID}, false)
 	require.NoError(t, err)
-	require.Len(t, letters, 2)
+	require.Len(t, letters, 3)
 	require.Equal(t, "line break", letters[0].LastError)
 	failures, err := b.Failures(t.Context(), items[0].ID)
 	require.NoError(t, err)
@@ -43,6 +44,19 @@ func TestDeadLettersAreFoundReadReplayedAndDiscarded(t *testing.T) {
 	discarded, err := b.Discard(t.Context(), []int64{items[1].ID, items[2].ID}, "ann")
 	require.NoError(t, err)
 	require.Equal(t, []int64{items[2].ID}, discarded)
+	states := func() (states []string) {
+		letters, err := b.Items(t.Context(), []int64{items[2].ID, items[0].ID, items[1].ID}, nil, false)
+		require.NoError(t, err)
+		for _, l := range letters {
+			states = append(states, strings.TrimSpace(l.State+" "+l.ReplayStatus))
+		}
+		return states
+	}
+	require.Equal(t, []string{"DISCARDED", "REPLAYED PENDING", "REPLAYED PENDING"}, states(), "in the order of the IDs")
+	_, err = b.CancelItems(t.Context(), []int64{replay.ID}, "ann")
+	require.NoError(t, err)
+	require.Equal(t, []string{"DISCARDED", "OPEN CANCELLED", "REPLAYED PENDING"}, states(),
+		"a dead letter whose replay was withdrawn is open again")
 	workspace, definition, err := b.KnowsName(t.Context(), "shop", "oder")
 	require.NoError(t, err)
 	require.True(t, workspace)

@@ -8,7 +8,7 @@ import (
 
 // ofItem returns stops and those of all that name the item, the newest first. Others that a change names are left out
 // of its details.
-func ofItem(stops, all []Administered, item QueueItem) []Administered {
+func ofItem(stops, all []Administered, item Item) []Administered {
 	found := slices.Clone(stops)
 	for _, change := range all {
 		var named struct {

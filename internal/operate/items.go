@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
@@ -10,8 +11,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// QueueItem is the current state of an item and its execution.
-type QueueItem struct {
+// Item is the current state of an item and its execution.
+type Item struct {
 	ID                   int64           `json:"id"`
 	ExecutionID          string          `json:"execution_id"`
 	Status               string          `json:"status"`
@@ -31,7 +32,7 @@ type QueueItem struct {
 	FailureCount         int             `json:"failure_count"`
 	MaxAttempts          *int            `json:"max_attempts"` // nil if its definition was deleted
 	LostLeaseCount       int             `json:"lost_lease_count"`
-	LastError            string          `json:"last_error,omitempty"`
+	LastError            string          `json:"last_error"`
 	// Unanswered reports whether a start request got no response, so that the workflow may be running.
 	Unanswered          bool            `json:"outcome_unknown" db:"outcome_unknown"`
 	CreatedAt           time.Time       `json:"created_at"`
@@ -42,7 +43,7 @@ type QueueItem struct {
 	LeaseIsOver         bool            `json:"-"`
 	DispatchedAt        *time.Time      `json:"dispatched_at"`
 	FinishedAt          *time.Time      `json:"finished_at"`
-	ReplayOf            *int64          `json:"replay_of"`
+	ReplayOf            *int64          `json:"replay_of"`                  // the dead letter that this item replays
 	ExecutionStatus     string          `json:"execution_status,omitempty"` // empty if there is no execution yet
 	RunID               string          `json:"run_id,omitempty"`           // empty if no workflow was started
 	Namespace           string          `json:"namespace,omitempty"`        // of the workflow
@@ -61,10 +62,15 @@ type QueueItem struct {
 	StopRequestedBy     string          `json:"stop_requested_by,omitempty"`
 	StopReason          string          `json:"stop_reason,omitempty"`
 	StopError           string          `json:"stop_error,omitempty"` // Temporal's error at the last try
-	Mark                string          `json:"mark,omitempty"`       // for a dead letter: REPLAYED, DISCARDED or empty
-	MarkedAt            *time.Time      `json:"marked_at"`
-	MarkedBy            string          `json:"marked_by,omitempty"`
-	ReplayID            *int64          `json:"replay_id"`
+	// State is that of a dead letter: OPEN, REPLAYED or DISCARDED. Otherwise it is empty. A dead letter is OPEN again if
+	// its replay was withdrawn, although Mark is REPLAYED.
+	State             string     `json:"state,omitempty"`
+	Mark              string     `json:"mark,omitempty"` // of a dead letter: REPLAYED, DISCARDED or empty
+	MarkedAt          *time.Time `json:"marked_at"`
+	MarkedBy          string     `json:"marked_by,omitempty"`
+	ReplayID          *int64     `json:"replay_id"` // the item that replays this one
+	ReplayExecutionID string     `json:"replay_execution_id,omitempty"`
+	ReplayStatus      string     `json:"replay_status,omitempty"`
 }
 
 // ItemFilter selects items. The zero value selects all.
@@ -87,10 +93,15 @@ func (s *Store) FindItems(ctx context.Context, f ItemFilter, atMost int) ([]int6
 		f.Since.At, f.Since.Ago, f.Until.At, f.Until.Ago, postgres.OrNull(f.Before), postgres.OrNull(atMost), f.WaitsAgain)
 }
 
-// QueueItems returns items by item ID or execution ID, the newest first. Unknown IDs are omitted.
-func (s *Store) QueueItems(ctx context.Context, items []int64, executions []string,
-	withParams bool) ([]QueueItem, error) {
-	return postgres.Read[QueueItem](ctx, s.DB, "read items", sql.Text("item_read"), items, executions, withParams)
+// Items returns items by item ID, in that order, and by execution ID. Unknown IDs are omitted.
+func (s *Store) Items(ctx context.Context, items []int64, executions []string, withParams bool) ([]Item, error) {
+	found, err := postgres.Read[Item](ctx, s.DB, "read items", sql.Text("item_read"), items, executions, withParams)
+	places := make(map[int64]int, len(items))
+	for place, id := range items {
+		places[id] = place
+	}
+	slices.SortStableFunc(found, func(a, b Item) int { return places[a.ID] - places[b.ID] })
+	return found, err
 }
 
 // CancelItems cancels the given items that are PENDING and returns their IDs. It skips items with Unanswered, whose
@@ -143,5 +154,13 @@ func (s *Store) Enqueue(ctx context.Context, n NewItem, who string) (Enqueued, e
 	return made[0], nil
 }
 
+// EndedAgo returns how long ago the item ended, by the database's clock. It is zero if it has not.
+func (i Item) EndedAgo() time.Duration {
+	if i.FinishedAt == nil {
+		return 0
+	}
+	return i.CreatedAt.Add(i.Age).Sub(*i.FinishedAt)
+}
+
 // WorkflowID returns the ID of the item's workflow in Temporal, even if it has not been started.
-func (i QueueItem) WorkflowID() string { return temporal.WorkflowID(i.ExecutionID) }
+func (i Item) WorkflowID() string { return temporal.WorkflowID(i.ExecutionID) }

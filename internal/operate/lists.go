@@ -108,7 +108,7 @@ func (s *Store) WorkspaceDetail(ctx context.Context, id string) (WorkspaceDetail
 
 // ItemPage is a page of items, the newest first.
 type ItemPage struct {
-	Items []QueueItem
+	Items []Item
 	// Next is the ItemFilter.Before of the next page. Zero if there is none.
 	Next int64
 	// Looked is the number of items that were looked at. Bounded reports whether there may be more that were not.
@@ -150,7 +150,7 @@ func (s *Store) ListItems(ctx context.Context, f ItemFilter, status string, work
 	case byID && page.Bounded:
 		page.Next = *rows[0].Lowest // no more matches among these; older items were not looked at
 	}
-	page.Items, err = s.QueueItems(ctx, ids, nil, false)
+	page.Items, err = s.Items(ctx, ids, nil, false)
 	return page, err
 }
 

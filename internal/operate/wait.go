@@ -30,7 +30,7 @@ type Waiter struct {
 
 // Run returns when all items have ended or are gone, or with the cause of the end of ctx. It listens if ends are
 // notified, and also looks at growing intervals, because a notification may be missed.
-func (w *Waiter) Run(ctx context.Context, items []QueueItem) error {
+func (w *Waiter) Run(ctx context.Context, items []Item) error {
 	settings, err := w.Store.Settings(ctx)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (w *Waiter) listen(ctx context.Context) (*pgx.Conn, error) {
 
 // notifications returns a channel that receives a value after each notification of one of the items, and is closed when
 // the connection is lost. When ctx ends it closes the connection, then done.
-func notifications(ctx context.Context, conn *pgx.Conn, items []QueueItem, done chan<- struct{}) <-chan struct{} {
+func notifications(ctx context.Context, conn *pgx.Conn, items []Item, done chan<- struct{}) <-chan struct{} {
 	heard := make(chan struct{}, 1)
 	go func() {
 		defer close(done)
@@ -100,7 +100,7 @@ func notifications(ctx context.Context, conn *pgx.Conn, items []QueueItem, done 
 			if err != nil {
 				return
 			}
-			if slices.ContainsFunc(items, func(i QueueItem) bool { return strings.Contains(n.Payload, i.ExecutionID) }) {
+			if slices.ContainsFunc(items, func(i Item) bool { return strings.Contains(n.Payload, i.ExecutionID) }) {
 				select {
 				case heard <- struct{}{}:
 				default:

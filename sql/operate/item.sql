@@ -104,7 +104,13 @@ select q.id, q.execution_id::text, q.status,
        case when $3::boolean then e.result end as result, coalesce(e.result_note, '') as result_note,
        coalesce(s.how, '') as stop, coalesce(s.state, '') as stop_state, s.requested_at as stop_requested_at,
        coalesce(s.requested_by, '') as stop_requested_by, coalesce(s.reason, '') as stop_reason, coalesce(s.error, '') as stop_error,
-       coalesce(m.mark, '') as mark, m.marked_at, coalesce(m.marked_by, '') as marked_by, m.replay_id
+       case
+           when q.stage is distinct from 'DEAD' then ''
+           when m.item_id is null or r.status = 'CANCELLED' then 'OPEN'
+           else m.mark
+       end as state,
+       coalesce(m.mark, '') as mark, m.marked_at, coalesce(m.marked_by, '') as marked_by, m.replay_id,
+       coalesce(r.execution_id::text, '') as replay_execution_id, coalesce(r.status, '') as replay_status
 from pgdispatch.workflow_execution_queue q
 left join pgdispatch.workspaces w on w.id = q.workspace_id
 left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
@@ -112,6 +118,7 @@ left join pgdispatch.workflow_executions e on e.id = q.execution_id
 left join pgdispatch.workflow_definition_versions v on v.id = e.workflow_definition_version_id
 left join pgdispatch.stop_requests s on s.execution_id = q.execution_id
 left join pgdispatch.dead_letter_marks m on m.item_id = q.id
+left join pgdispatch.workflow_execution_queue r on r.id = m.replay_id
 left join pgdispatch.enqueue_keys k on k.item_id = q.id
 left join pgdispatch.parked_items p on p.item_id = q.id and p.attempts = q.attempt_count and q.status in ('PENDING', 'CLAIMED')
 where q.id = any ($1::bigint[]) or q.execution_id = any ($2::text[]::uuid[])

@@ -48,7 +48,7 @@ func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 		}
 		if !yes {
 			if err := a.confirm(command.InOrStdin(),
-				fmt.Sprintf("%s the workflow of %s", verb, itemCount(len(items)))); err != nil {
+				fmt.Sprintf("%s the workflow of %s", verb, counted(len(items), "item"))); err != nil {
 				return err
 			}
 		}

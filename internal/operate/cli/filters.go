@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/spf13/pflag"
 )
 
@@ -26,17 +28,6 @@ func (f *filterFlags) add(flags *pflag.FlagSet, happened string) {
 }
 
 func (f *filterFlags) given() bool { return *f != filterFlags{} }
-
-// find returns the IDs of the matching dead letters, latest failure first. Zero means no limit.
-func (f *filterFlags) find(ctx context.Context, store *operate.Store, state string, limit int) ([]int64, error) {
-	since, until, err := f.read(ctx, store)
-	if err != nil {
-		return nil, err
-	}
-	filter := operate.DeadFilter{State: state, Workspace: f.workspace, Definition: f.definition, Error: f.errorText,
-		Since: since, Until: until}
-	return store.FindDeadLetters(ctx, filter, limit)
-}
 
 // read parses the time flags and resolves the names.
 func (f *filterFlags) read(ctx context.Context, store *operate.Store) (since, until operate.Moment, err error) {
@@ -125,4 +116,72 @@ func parseMoment(flag, text string) (operate.Moment, error) {
 	}
 	return operate.Moment{}, fmt.Errorf("--%s is %q: it must be a time such as 2026-08-01T10:00:00Z, a day such as "+
 		"2026-08-01, or an age such as 30m, 2h or 7d", flag, text)
+}
+
+// refKey returns the canonical form of a REF: the item's number or its execution's ID.
+func refKey(ref string) string {
+	if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
+		return strconv.FormatInt(id, 10) // normalizes +7 and 007 to 7
+	}
+	return strings.ToLower(temporal.TrimID(ref))
+}
+
+// parseRefs parses references to items by item ID, execution ID or workflow ID.
+func parseRefs(refs []string) (items []int64, executions []string, err error) {
+	items, executions = []int64{}, []string{}
+	for _, ref := range refs {
+		key := refKey(ref)
+		if operate.IsUUID(key) {
+			executions = append(executions, key)
+			continue
+		}
+		id, err := strconv.ParseInt(key, 10, 64)
+		if err != nil {
+			return nil, nil, fmt.Errorf(
+				"%.80q is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...)", ref)
+		}
+		items = append(items, id)
+	}
+	return items, executions, nil
+}
+
+// findItems finds the named items in the given order; see itemsOf and lettersOf.
+type findItems func(ctx context.Context, store *operate.Store, refs []string, withParams bool) ([]operate.Item, error)
+
+// itemsOf reads the named items in the given order. An item that does not exist is an error.
+func itemsOf(ctx context.Context, store *operate.Store, refs []string, withParams bool) ([]operate.Item, error) {
+	return itemsNamed(ctx, store, refs, withParams, func(operate.Item) bool { return true },
+		errors.New("is not an item: it was never committed, or retention deleted it; see `pgdispatch items list`"))
+}
+
+// itemsNamed reads the named items that are allowed, in the order of refs, without duplicates. A ref of another is the
+// error missing.
+func itemsNamed(ctx context.Context, store *operate.Store, refs []string, withParams bool,
+	allowed func(operate.Item) bool, missing error) ([]operate.Item, error) {
+	ids, executions, err := parseRefs(refs)
+	if err != nil {
+		return nil, err
+	}
+	found, err := store.Items(ctx, ids, executions, withParams)
+	if err != nil {
+		return nil, err
+	}
+	byRef := map[string]operate.Item{}
+	for _, item := range found {
+		if allowed(item) {
+			byRef[strconv.FormatInt(item.ID, 10)], byRef[item.ExecutionID] = item, item
+		}
+	}
+	ordered, seen := []operate.Item{}, map[int64]bool{}
+	for _, ref := range refs {
+		item, ok := byRef[refKey(ref)]
+		if !ok {
+			return nil, fmt.Errorf("%s %w", ref, missing)
+		}
+		if !seen[item.ID] {
+			seen[item.ID] = true
+			ordered = append(ordered, item)
+		}
+	}
+	return ordered, nil
 }

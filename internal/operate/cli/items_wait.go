@@ -63,7 +63,7 @@ func (a *App) itemsWaitCommand() *cobra.Command {
 }
 
 // waitFor waits for at most the timeout, unless that is 0, and reports whether it was over first.
-func waitFor(ctx context.Context, w *operate.Waiter, items []operate.QueueItem, timeout time.Duration) (bool, error) {
+func waitFor(ctx context.Context, w *operate.Waiter, items []operate.Item, timeout time.Duration) (bool, error) {
 	late := errors.New("timeout")
 	waiting, cancel := ctx, func() {}
 	if timeout > 0 {
@@ -81,7 +81,7 @@ func waitFor(ctx context.Context, w *operate.Waiter, items []operate.QueueItem, 
 }
 
 // endOf returns an error with the exit code for what became of the items, or nil if all are COMPLETED.
-func endOf(items []operate.QueueItem, late bool, timeout time.Duration) error {
+func endOf(items []operate.Item, late bool, timeout time.Duration) error {
 	count := map[string]int{}
 	for _, i := range items {
 		count[i.Status]++
@@ -89,24 +89,24 @@ func endOf(items []operate.QueueItem, late bool, timeout time.Duration) error {
 	ended := count["COMPLETED"] + count["FAILED"] + count["CANCELLED"]
 	switch {
 	case ended < len(items) && late:
-		return coded{fmt.Errorf("%d of %s had not ended after %s", len(items)-ended, itemCount(len(items)), timeout),
+		return coded{fmt.Errorf("%d of %s had not ended after %s", len(items)-ended, counted(len(items), "item"), timeout),
 			exitOpen}
 	case count["FAILED"] > 0:
-		return coded{fmt.Errorf("%d of %s failed", count["FAILED"], itemCount(len(items))), exitFailed}
+		return coded{fmt.Errorf("%d of %s failed", count["FAILED"], counted(len(items), "item")), exitFailed}
 	case count["CANCELLED"] > 0:
-		return coded{fmt.Errorf("%d of %s cancelled", count["CANCELLED"], itemCount(len(items))), exitCancelled}
+		return coded{fmt.Errorf("%d of %s cancelled", count["CANCELLED"], counted(len(items), "item")), exitCancelled}
 	}
 	return nil
 }
 
-func (a *App) printEnds(items []operate.QueueItem, output string) error {
+func (a *App) printEnds(items []operate.Item, output string) error {
 	if output == "json" {
 		return a.printJSON(items)
 	}
 	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ID\tSTATE\tRESULT")
 	for _, i := range items {
-		result := showResult(i.Result, i.ResultNote)
+		result := view.Printable(resultOf(i))
 		if result == "" {
 			result = view.OrNone(view.Printable(i.LastError))
 		}

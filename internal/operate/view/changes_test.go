@@ -25,7 +25,7 @@ func TestAStopWithoutAReasonSaysSo(t *testing.T) {
 	require.Equal(t, "no reason given; requested", ChangeWords([]byte(`{"answer": "REQUESTED", "reason": ""}`)))
 	require.Equal(t, "already requested; reason: it loops",
 		ChangeWords([]byte(`{"answer": "ALREADY_REQUESTED", "reason": "it loops"}`)))
-	item := operate.QueueItem{Stop: "TERMINATE", StopRequestedBy: "anna", StopState: "SENT"}
+	item := operate.Item{Stop: "TERMINATE", StopRequestedBy: "anna", StopState: "SENT"}
 	require.Equal(t, "termination requested by anna, no reason given; accepted by Temporal", StopOf(item))
 	item.StopReason = "it loops"
 	require.Equal(t, "termination requested by anna: it loops; accepted by Temporal", StopOf(item))

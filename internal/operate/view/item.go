@@ -12,7 +12,7 @@ import (
 type Fact struct{ Name, Value string }
 
 // Durations returns how long an item has waited and its workflow has run.
-func Durations(i operate.QueueItem) []Fact {
+func Durations(i operate.Item) []Fact {
 	now := i.CreatedAt.Add(i.Age)
 	until := func(t *time.Time) time.Time {
 		if t == nil {
@@ -42,7 +42,7 @@ func Durations(i operate.QueueItem) []Fact {
 
 // Waits says why an item that waits is not started yet, given its workspace, how many due items are ahead of it, and
 // the settings. It is empty if the item does not wait.
-func Waits(i operate.QueueItem, w operate.Workspace, keys []operate.KeyLimit, ahead int64, s operate.Settings) string {
+func Waits(i operate.Item, w operate.Workspace, keys []operate.KeyLimit, ahead int64, s operate.Settings) string {
 	limits := fmt.Sprintf("%s runs %s of %s", Printable(w.Name), AtMost(w.Active(), operate.CountLimit),
 		Number(int64(w.Limit)))
 	switch {

@@ -10,7 +10,7 @@ import (
 
 func TestAnItemSaysWhyItWaits(t *testing.T) {
 	t.Parallel()
-	waiting := operate.QueueItem{Status: "PENDING"}
+	waiting := operate.Item{Status: "PENDING"}
 	acme := operate.Workspace{Name: "Acme", Limit: 5, Claimed: 1, Running: 3, Unanswered: 1}
 	on := operate.Settings{MaxClaims: 100}
 	require.Equal(t, "Acme runs 5 of 5; 12 before it.", Waits(waiting, acme, nil, 12, on))
@@ -35,18 +35,18 @@ func TestAnItemSaysWhyItWaits(t *testing.T) {
 	require.Equal(t, "It is due in 1 min 0 s.", Waits(waiting, acme, nil, 0, on))
 	waiting.FailureCount = 1
 	require.Equal(t, "It failed, and is tried again in 1 min 0 s.", Waits(waiting, acme, nil, 0, on))
-	require.Empty(t, Waits(operate.QueueItem{Status: "DISPATCHED"}, acme, nil, 0, on))
+	require.Empty(t, Waits(operate.Item{Status: "DISPATCHED"}, acme, nil, 0, on))
 }
 
 func TestAnItemSaysHowLongItWaitedAndRan(t *testing.T) {
 	t.Parallel()
 	at := func(n int) *time.Time { return new(time.Unix(int64(n), 0)) }
-	item := operate.QueueItem{CreatedAt: *at(0), Age: time.Minute}
+	item := operate.Item{CreatedAt: *at(0), Age: time.Minute}
 	require.Equal(t, []Fact{{"Inserted", "1 min 0 s ago"}}, Durations(item))
 	item.StartedAt = at(10)
 	require.Equal(t, []Fact{{"From insert to start", "10 s"}, {"Has run for", "50 s"}}, Durations(item))
 	item.ExecutionFinishedAt = at(30)
 	require.Equal(t, []Fact{{"From insert to start", "10 s"}, {"Ran for", "20 s"}}, Durations(item))
 	require.Equal(t, []Fact{{"From insert to end", "5.0 s, without a workflow"}},
-		Durations(operate.QueueItem{CreatedAt: *at(0), FinishedAt: at(5)}))
+		Durations(operate.Item{CreatedAt: *at(0), FinishedAt: at(5)}))
 }

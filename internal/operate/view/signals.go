@@ -11,7 +11,7 @@ import (
 const LateSignal = time.Minute
 
 // SignalOf describes a signal to the item's workflow, and its progress.
-func SignalOf(i operate.QueueItem, s operate.Signal) string {
+func SignalOf(i operate.Item, s operate.Signal) string {
 	text := fmt.Sprintf("signal %q sent by %s; ", s.Name, s.SentBy)
 	switch {
 	case s.State == "DELIVERED" && s.SettledAt != nil:

@@ -28,7 +28,7 @@ func TestAnItemsStoryTellsItsSignals(t *testing.T) {
 		{"COMPLETED", signal("DELIVERED", false, ""), "accepted by Temporal after 12 ms"},
 		{"COMPLETED", signal("GIVEN_UP", false, "workflow had ended"), "given up: workflow had ended"},
 	} {
-		item := operate.QueueItem{Status: row.status, CreatedAt: sent.Add(-time.Second)}
+		item := operate.Item{Status: row.status, CreatedAt: sent.Add(-time.Second)}
 		story := Story(item, nil, []operate.Signal{row.signal})
 		require.Equal(t, `signal "approve" sent by app; `+row.want, story[1].What)
 	}

@@ -21,7 +21,7 @@ type Event struct {
 
 // Story returns an item's history, oldest first, as far as its rows record it. Of several claims, they record only the
 // first and the last. signals are the newest first.
-func Story(i operate.QueueItem, failures []operate.Failure, signals []operate.Signal) []Event {
+func Story(i operate.Item, failures []operate.Failure, signals []operate.Signal) []Event {
 	story := []Event{}
 	tell := func(at *time.Time, format string, args ...any) {
 		if at != nil {
@@ -80,7 +80,7 @@ func Story(i operate.QueueItem, failures []operate.Failure, signals []operate.Si
 	return story
 }
 
-func signalled(i operate.QueueItem, s operate.Signal) Event {
+func signalled(i operate.Item, s operate.Signal) Event {
 	event := Event{At: s.SentAt, What: SignalOf(i, s)}
 	if s.State == "GIVEN_UP" {
 		event.GivenUp = s.ID
@@ -92,7 +92,7 @@ func signalled(i operate.QueueItem, s operate.Signal) Event {
 func OrNone(text string) string { return cmp.Or(text, "-") }
 
 // StopOf describes the request to cancel or terminate an item's workflow, and its progress.
-func StopOf(i operate.QueueItem) string {
+func StopOf(i operate.Item) string {
 	text := fmt.Sprintf("%s requested by %s",
 		map[string]string{"CANCEL": "cancellation", "TERMINATE": "termination"}[i.Stop], i.StopRequestedBy)
 	if i.StopReason != "" {

@@ -237,28 +237,27 @@ func TestOnlyWhatIsPossibleIsOffered(t *testing.T) {
 	t.Parallel()
 	button := regexp.MustCompile(`/ui/items/8/([a-z-]+)"`)
 	for name, c := range map[string]struct {
-		item  operate.QueueItem
-		state string
-		want  []string
+		item operate.Item
+		want []string
 	}{
-		"waits": {operate.QueueItem{Status: "PENDING"}, "", []string{"cancel"}},
-		"waits until it is due": {operate.QueueItem{Status: "PENDING", DueIn: time.Minute}, "",
+		"waits": {operate.Item{Status: "PENDING"}, []string{"cancel"}},
+		"waits until it is due": {operate.Item{Status: "PENDING", DueIn: time.Minute},
 			[]string{"cancel", "retry"}},
-		"may be running": {operate.QueueItem{Status: "PENDING", Unanswered: true}, "",
+		"may be running": {operate.Item{Status: "PENDING", Unanswered: true},
 			[]string{"request-cancel", "terminate"}},
-		"is being started":  {operate.QueueItem{Status: "CLAIMED"}, "", []string{"request-cancel", "terminate"}},
-		"runs":              {operate.QueueItem{Status: "DISPATCHED"}, "", []string{"request-cancel", "terminate"}},
-		"runs, cancelled":   {operate.QueueItem{Status: "DISPATCHED", Stop: "CANCEL"}, "", []string{"terminate"}},
-		"runs, terminated":  {operate.QueueItem{Status: "DISPATCHED", Stop: "TERMINATE"}, "", nil},
-		"failed":            {operate.QueueItem{Status: "FAILED"}, "OPEN", []string{"replay", "discard"}},
-		"failed, discarded": {operate.QueueItem{Status: "FAILED"}, "DISCARDED", []string{"replay"}},
-		"failed, replayed":  {operate.QueueItem{Status: "FAILED"}, "REPLAYED", nil},
-		"completed":         {operate.QueueItem{Status: "COMPLETED"}, "", nil},
-		"was withdrawn":     {operate.QueueItem{Status: "CANCELLED"}, "", nil},
+		"is being started":  {operate.Item{Status: "CLAIMED"}, []string{"request-cancel", "terminate"}},
+		"runs":              {operate.Item{Status: "DISPATCHED"}, []string{"request-cancel", "terminate"}},
+		"runs, cancelled":   {operate.Item{Status: "DISPATCHED", Stop: "CANCEL"}, []string{"terminate"}},
+		"runs, terminated":  {operate.Item{Status: "DISPATCHED", Stop: "TERMINATE"}, nil},
+		"failed":            {operate.Item{Status: "FAILED", State: "OPEN"}, []string{"replay", "discard"}},
+		"failed, discarded": {operate.Item{Status: "FAILED", State: "DISCARDED"}, []string{"replay"}},
+		"failed, replayed":  {operate.Item{Status: "FAILED", State: "REPLAYED"}, nil},
+		"completed":         {operate.Item{Status: "COMPLETED"}, nil},
+		"was withdrawn":     {operate.Item{Status: "CANCELLED"}, nil},
 	} {
 		b := newBrowser(t)
 		c.item.ID = 8
-		b.read.item, b.read.state = &c.item, c.state
+		b.read.item = &c.item
 		code, text := b.get("/ui/items/8")
 		require.Equal(t, 200, code)
 		var got []string

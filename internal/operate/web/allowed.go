@@ -53,12 +53,12 @@ func (a allowed) SetSettings(context.Context, *int, *bool, *int, string) (operat
 }
 
 // mine returns the items that the visitor may change. It is an error if there are none and the visitor sees some.
-func (a allowed) mine(ctx context.Context, items []int64, executions []string) (mine []operate.QueueItem, err error) {
-	seen, err := a.read.QueueItems(ctx, items, executions, false)
+func (a allowed) mine(ctx context.Context, items []int64, executions []string) (mine []operate.Item, err error) {
+	seen, err := a.read.Items(ctx, items, executions, false)
 	if err != nil {
 		return nil, err
 	}
-	mine = slices.DeleteFunc(slices.Clone(seen), func(i operate.QueueItem) bool { return !a.acts[i.WorkspaceID] })
+	mine = slices.DeleteFunc(slices.Clone(seen), func(i operate.Item) bool { return !a.acts[i.WorkspaceID] })
 	if len(mine) == 0 && len(seen) > 0 {
 		return nil, onlyViewed
 	}

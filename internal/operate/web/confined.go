@@ -89,15 +89,15 @@ func (c confined) ListItems(ctx context.Context, f operate.ItemFilter, status st
 	return c.of.ListItems(ctx, f, status, c.only(workspaces), definition, atMost)
 }
 
-func (c confined) QueueItems(ctx context.Context, items []int64, executions []string,
-	withParams bool) ([]operate.QueueItem, error) {
-	found, err := c.of.QueueItems(ctx, items, executions, withParams)
-	return slices.DeleteFunc(found, func(i operate.QueueItem) bool { return !c.seen[i.WorkspaceID] }), err
+func (c confined) Items(ctx context.Context, items []int64, executions []string,
+	withParams bool) ([]operate.Item, error) {
+	found, err := c.of.Items(ctx, items, executions, withParams)
+	return slices.DeleteFunc(found, func(i operate.Item) bool { return !c.seen[i.WorkspaceID] }), err
 }
 
 // shows reports whether the item is of a workspace seen.
 func (c confined) shows(ctx context.Context, item int64) (bool, error) {
-	found, err := c.QueueItems(ctx, []int64{item}, nil, false)
+	found, err := c.Items(ctx, []int64{item}, nil, false)
 	return len(found) > 0, err
 }
 
@@ -117,7 +117,7 @@ func (c confined) Ahead(ctx context.Context, item int64) (int64, error) {
 
 func (c confined) Signals(ctx context.Context, executionID string, states []string,
 	atMost int) ([]operate.Signal, error) {
-	found, err := c.QueueItems(ctx, nil, []string{executionID}, false)
+	found, err := c.Items(ctx, nil, []string{executionID}, false)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (c confined) KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]o
 	return slices.DeleteFunc(limits, func(l operate.KeyLimit) bool { return l.WorkspaceID == "" }), err
 }
 
-func (c confined) ChangesOf(ctx context.Context, item operate.QueueItem) ([]operate.Administered, error) {
+func (c confined) ChangesOf(ctx context.Context, item operate.Item) ([]operate.Administered, error) {
 	if shown, err := c.shows(ctx, item.ID); err != nil || !shown {
 		return nil, err
 	}
@@ -167,11 +167,6 @@ func (c confined) SearchDeadLetters(ctx context.Context, f operate.DeadFilter, n
 	*operate.DeadKey, error) {
 	f.Workspaces = c.only(f.Workspaces)
 	return c.of.SearchDeadLetters(ctx, f, newest, atMost)
-}
-
-func (c confined) DeadLetters(ctx context.Context, items []int64, executions []string) ([]operate.DeadLetter, error) {
-	found, err := c.of.DeadLetters(ctx, items, executions)
-	return slices.DeleteFunc(found, func(l operate.DeadLetter) bool { return !c.seen[l.WorkspaceID] }), err
 }
 
 func (c confined) WorkspaceDetail(ctx context.Context, id string) (operate.WorkspaceDetail, bool, error) {

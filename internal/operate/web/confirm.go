@@ -24,7 +24,7 @@ type confirmation struct {
 	Note   string
 }
 
-func askTerminate(i operate.QueueItem) confirmation {
+func askTerminate(i operate.Item) confirmation {
 	return confirmation{
 		Heading: fmt.Sprintf("Terminate the workflow of item %d?", i.ID),
 		What: []string{"Its workflow " + i.WorkflowID() +
@@ -35,16 +35,16 @@ func askTerminate(i operate.QueueItem) confirmation {
 }
 
 func (v visit) confirmTerminate(r *http.Request) (string, any, error) {
-	item, can, err := v.itemAndChoices(r)
-	if err == nil && !can.Terminate {
+	item, err := v.findMine(r)
+	if err == nil && !choicesOf(item).Terminate {
 		err = v.itemAsItIs(r, "")
 	}
 	return "confirm", askTerminate(item), err
 }
 
 func (v visit) confirmDiscard(r *http.Request) (string, any, error) {
-	item, can, err := v.itemAndChoices(r)
-	if err == nil && !can.Discard {
+	item, err := v.findMine(r)
+	if err == nil && !choicesOf(item).Discard {
 		err = v.itemAsItIs(r, "")
 	}
 	return "confirm", confirmation{
@@ -52,20 +52,17 @@ func (v visit) confirmDiscard(r *http.Request) (string, any, error) {
 		What: []string{"It is marked as handled and no longer listed among the dead letters. Only the retention of " +
 			"finished items deletes it. It can still be replayed from its page."},
 		To: pathOf(item.ID) + "/discard", Button: "Discard", Back: pathOf(item.ID),
-		Newest: v.listed([]operate.QueueItem{item}),
+		Newest: v.listed([]operate.Item{item}),
 	}, err
 }
 
-func (v visit) itemAndChoices(r *http.Request) (operate.QueueItem, choices, error) {
+// findMine is findItem for items that the visitor may change.
+func (v visit) findMine(r *http.Request) (operate.Item, error) {
 	item, err := v.findItem(r)
 	if err == nil && !v.acts.in(item.WorkspaceID) {
 		err = onlyViewed
 	}
-	if err != nil {
-		return item, choices{}, err
-	}
-	can, err := v.choices(r.Context(), item)
-	return item, can, err
+	return item, err
 }
 
 func (v visit) confirmPause(*http.Request) (string, any, error) {

@@ -108,7 +108,7 @@ type lettersData struct {
 	Acting  bool
 	acts    acting
 	Bar     filterBar
-	Letters []operate.QueueItem
+	Letters []operate.Item
 	// Examined is the number of failures that were examined if there are more, or 0.
 	Examined int
 	First    bool
@@ -129,12 +129,9 @@ func (v visit) letters(r *http.Request, bar filterBar) (string, any, error) {
 	}
 	ids := f.ids
 	d := lettersData{letterFilter: f.letterFilter, Acting: v.acts.any(), acts: v.acts, Bar: bar, First: after == nil}
-	if d.Letters, err = v.Read.QueueItems(r.Context(), ids[:min(len(ids), pageSize)], nil, false); err != nil {
+	if d.Letters, err = v.Read.Items(r.Context(), ids[:min(len(ids), pageSize)], nil, false); err != nil {
 		return "", nil, err
 	}
-	slices.SortFunc(d.Letters, func(a, b operate.QueueItem) int {
-		return slices.Index(ids, a.ID) - slices.Index(ids, b.ID)
-	})
 	if shown := len(d.Letters); len(ids) > pageSize && shown > 0 && d.Letters[shown-1].FinishedAt != nil {
 		d.Next = with(r.URL, "after",
 			formatDeadKey(operate.DeadKey{FailedAt: *d.Letters[shown-1].FinishedAt, ID: d.Letters[shown-1].ID}))
@@ -195,7 +192,7 @@ func (v visit) dryRun(verb bulkVerb) handler {
 			return "", nil, err
 		}
 		ids := f.ids[:min(len(f.ids), bulkMost)]
-		items, err := v.Read.QueueItems(r.Context(), ids, nil, false)
+		items, err := v.Read.Items(r.Context(), ids, nil, false)
 		if err != nil {
 			return "", nil, err
 		}
@@ -207,7 +204,7 @@ func (v visit) dryRun(verb bulkVerb) handler {
 	}
 }
 
-func askBulk(verb bulkVerb, f found, ids []int64, items []operate.QueueItem) confirmation {
+func askBulk(verb bulkVerb, f found, ids []int64, items []operate.Item) confirmation {
 	name := strings.ToUpper(verb.name[:1]) + verb.name[1:]
 	c := confirmation{Heading: name + " dead letters?", Back: f.To("letters")}
 	if len(ids) == 0 {

@@ -33,14 +33,6 @@ func (f *fakeReader) SearchDeadLetters(_ context.Context, filter operate.DeadFil
 	return f.letters[:min(len(f.letters), atMost)], f.horizon, f.err
 }
 
-func (f *fakeReader) DeadLetters(context.Context, []int64, []string) ([]operate.DeadLetter, error) {
-	state := f.state
-	if state == "" {
-		state = "OPEN"
-	}
-	return []operate.DeadLetter{{ID: 8, State: state}}, f.err
-}
-
 func (f *fakeReader) WorkspaceDetail(_ context.Context, asked string) (operate.WorkspaceDetail, bool, error) {
 	limit, rate := 7, 2.5
 	return operate.WorkspaceDetail{Workspace: operate.Workspace{ID: asked, Name: hostile, Plan: "FREE", Limit: 7,
@@ -231,9 +223,8 @@ type fakeReader struct {
 	workspaces                   []string
 	after                        *operate.WorkspaceKey
 	looks, lists, rows, listings int
-	item                         *operate.QueueItem // item 8; nil: a dead letter
-	status8                      string             // its status; "": FAILED
-	state                        string             // its state as a dead letter; "": OPEN
+	item                         *operate.Item // item 8; nil: a dead letter
+	status8                      string        // its status; "": FAILED
 	letters                      []int64
 	deadFilter                   operate.DeadFilter
 	newest                       int              // failures searched
@@ -299,18 +290,18 @@ func (f *fakeReader) ListItems(_ context.Context, filter operate.ItemFilter, sta
 	if f.empty {
 		return operate.ItemPage{}, f.err
 	}
-	return operate.ItemPage{Items: []operate.QueueItem{dead}, Next: 7, Looked: 10_000, Bounded: true}, f.err
+	return operate.ItemPage{Items: []operate.Item{dead}, Next: 7, Looked: 10_000, Bounded: true}, f.err
 }
 
-var dead = operate.QueueItem{ID: 8, ExecutionID: id, Status: "FAILED", Workspace: hostile, WorkspaceID: id,
+var dead = operate.Item{ID: 8, ExecutionID: id, Status: "FAILED", State: "OPEN", Workspace: hostile, WorkspaceID: id,
 	WorkflowDefinition: hostile, WorkflowDefinitionID: id,
 	LastError: hostile, IdempotencyKey: hostile, EnqueueKey: hostile, LimitKey: hostile,
 	Traceparent: hostile, RunID: hostile, Namespace: "default",
 	Params:    []byte(`{"name": "</pre><script>alert(1)</script>", "n": 12345678901234567890}`),
 	CreatedAt: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)}
 
-func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []string,
-	_ bool) ([]operate.QueueItem, error) {
+func (f *fakeReader) Items(_ context.Context, items []int64, executions []string,
+	_ bool) ([]operate.Item, error) {
 	item := dead
 	if f.item != nil {
 		item = *f.item
@@ -319,7 +310,7 @@ func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []s
 		item.Status = f.status8
 	}
 	if len(items) > 0 && slices.Contains(f.letters, items[0]) {
-		found := make([]operate.QueueItem, len(items))
+		found := make([]operate.Item, len(items))
 		for n, id := range items {
 			found[n] = item
 			found[n].ID, found[n].FinishedAt = id, new(time.Unix(3, 123456000))
@@ -327,7 +318,7 @@ func (f *fakeReader) QueueItems(_ context.Context, items []int64, executions []s
 		return found, f.err
 	}
 	if len(items) == 1 && items[0] == 8 || len(executions) == 1 && executions[0] == id {
-		return []operate.QueueItem{item}, f.err
+		return []operate.Item{item}, f.err
 	}
 	return nil, f.err
 }

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -17,11 +16,11 @@ type choices struct{ Cancel, Retry, RequestCancel, Terminate, Replay, Discard bo
 func (c choices) Any() bool { return c != choices{} }
 
 // mayResend reports whether a given-up signal of the item may still arrive: at its workflow, or at its replay's.
-func mayResend(i operate.QueueItem) bool {
+func mayResend(i operate.Item) bool {
 	return i.Status == "PENDING" || i.Status == "CLAIMED" || i.Status == "DISPATCHED" || i.Mark == "REPLAYED"
 }
 
-func (v visit) choices(ctx context.Context, i operate.QueueItem) (c choices, err error) {
+func choicesOf(i operate.Item) (c choices) {
 	switch i.Status {
 	case "PENDING":
 		c.Cancel, c.Retry = !i.Unanswered, i.DueIn > 0
@@ -29,19 +28,14 @@ func (v visit) choices(ctx context.Context, i operate.QueueItem) (c choices, err
 	case "CLAIMED", "DISPATCHED":
 		c.RequestCancel, c.Terminate = i.Stop == "", i.Stop != "TERMINATE"
 	case "FAILED":
-		letters, err := v.Read.DeadLetters(ctx, []int64{i.ID}, nil)
-		if err != nil || len(letters) == 0 {
-			return c, err
-		}
-		c.Discard = letters[0].State == "OPEN"
-		c.Replay = letters[0].State != "REPLAYED"
+		c.Discard, c.Replay = i.State == "OPEN", i.State != "REPLAYED"
 	}
-	return c, nil
+	return c
 }
 
 // changeItem applies do to the item named by the path. If the item's state no longer allows the change, the page shows
 // its current state.
-func (v visit) changeItem(r *http.Request, do func(operate.QueueItem) (done string, err error)) (next, error) {
+func (v visit) changeItem(r *http.Request, do func(operate.Item) (done string, err error)) (next, error) {
 	item, err := v.findItem(r)
 	if err != nil {
 		return next{}, err
@@ -74,7 +68,7 @@ func (v visit) itemAsItIs(r *http.Request, wrong string) error {
 	return shown{http.StatusConflict, "item", d}
 }
 
-func nowIs(i operate.QueueItem) string {
+func nowIs(i operate.Item) string {
 	switch {
 	case i.Mark != "":
 		return i.Status + " and " + i.Mark
@@ -95,21 +89,21 @@ func doneIf[T any](changed []T, done string) string {
 }
 
 func (v visit) cancelItem(r *http.Request, who string) (next, error) {
-	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
+	return v.changeItem(r, func(i operate.Item) (string, error) {
 		items, err := v.Change.CancelItems(r.Context(), []int64{i.ID}, who)
 		return doneIf(items, "cancelled"), err
 	})
 }
 
 func (v visit) retryItem(r *http.Request, who string) (next, error) {
-	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
+	return v.changeItem(r, func(i operate.Item) (string, error) {
 		items, err := v.Change.RetryItems(r.Context(), []int64{i.ID}, who)
 		return doneIf(items, "retried"), err
 	})
 }
 
 func (v visit) replayItem(r *http.Request, who string) (next, error) {
-	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
+	return v.changeItem(r, func(i operate.Item) (string, error) {
 		replay, err := v.Change.Replay(r.Context(), i.ExecutionID, who)
 		if !replay.Replayed {
 			return "", err
@@ -119,7 +113,7 @@ func (v visit) replayItem(r *http.Request, who string) (next, error) {
 }
 
 func (v visit) discardItem(r *http.Request, who string) (next, error) {
-	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
+	return v.changeItem(r, func(i operate.Item) (string, error) {
 		items, err := v.Change.Discard(r.Context(), []int64{i.ID}, who)
 		return doneIf(items, "discarded"), err
 	})
@@ -130,7 +124,7 @@ func (v visit) resendSignal(r *http.Request, who string) (next, error) {
 	if err != nil || id < 1 {
 		return next{}, bad("signal must be the number of a signal.")
 	}
-	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
+	return v.changeItem(r, func(i operate.Item) (string, error) {
 		_, sent, err := v.Change.ResendSignal(r.Context(), id, i.ExecutionID, who)
 		if !sent {
 			return "", err
@@ -173,7 +167,7 @@ func orShown(err error, name string, data any) error {
 }
 
 func (v visit) requestStop(r *http.Request, who, how string) (next, error) {
-	return v.changeItem(r, func(i operate.QueueItem) (string, error) {
+	return v.changeItem(r, func(i operate.Item) (string, error) {
 		answer, err := v.Change.RequestStop(r.Context(),
 			temporal.Stop{ExecutionID: i.ExecutionID, How: how, Reason: r.PostForm.Get("reason"), RequestedBy: who})
 		return map[string]string{"WITHDRAWN": "cancelled", "REQUESTED": "requested", "ALREADY_REQUESTED": "before"}[answer],

@@ -27,7 +27,7 @@ func TestAGivenUpSignalHasAButtonWhereItMayArrive(t *testing.T) {
 	for state, want := range map[string]bool{"PENDING": true, "CLAIMED": true, "DISPATCHED": true,
 		"FAILED REPLAYED": true, "FAILED": false, "FAILED DISCARDED": false, "COMPLETED": false, "CANCELLED": false} {
 		b := newBrowser(t)
-		item := operate.QueueItem{ID: 8}
+		item := operate.Item{ID: 8}
 		item.Status, item.Mark, _ = strings.Cut(state, " ")
 		b.read.item, b.read.givenUp = &item, 5
 		_, text := b.get("/ui/items/8")

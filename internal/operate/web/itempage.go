@@ -30,7 +30,7 @@ type itemData struct {
 	Reason, Wrong string
 }
 
-func (v visit) itemData(r *http.Request, item operate.QueueItem) (itemData, error) {
+func (v visit) itemData(r *http.Request, item operate.Item) (itemData, error) {
 	failures, err := v.Read.Failures(r.Context(), item.ID)
 	if err != nil {
 		return itemData{}, err
@@ -54,10 +54,7 @@ func (v visit) itemData(r *http.Request, item operate.QueueItem) (itemData, erro
 		return d, err
 	}
 	if d.Acting {
-		d.MayResend = mayResend(item)
-		if d.Can, err = v.choices(r.Context(), item); err != nil {
-			return d, err
-		}
+		d.MayResend, d.Can = mayResend(item), choicesOf(item)
 	}
 	return d, nil
 }

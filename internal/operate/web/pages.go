@@ -196,7 +196,7 @@ func (s *Site) itemFilter(r *http.Request, d itemsData) (f operate.ItemFilter, w
 
 // inTemporal returns the URL of an item's workflow in Temporal's web interface. It is empty if TemporalUI is not set or
 // the item has no known run.
-func (s *Site) inTemporal(i operate.QueueItem) string {
+func (s *Site) inTemporal(i operate.Item) string {
 	if s.TemporalUI == "" || i.Namespace == "" || i.RunID == "" {
 		return ""
 	}
@@ -206,11 +206,11 @@ func (s *Site) inTemporal(i operate.QueueItem) string {
 
 // listed is an item in a table.
 type listed struct {
-	operate.QueueItem
+	operate.Item
 	InTemporal string // URL of its workflow in Temporal's web interface, or empty
 }
 
-func (s *Site) listed(items []operate.QueueItem) []listed {
+func (s *Site) listed(items []operate.Item) []listed {
 	rows := make([]listed, len(items))
 	for n, item := range items {
 		rows[n] = listed{item, s.inTemporal(item)}
@@ -240,7 +240,7 @@ func (s *Site) params(w http.ResponseWriter, r *http.Request) {
 }
 
 // findItem reads the item named by the path: by its number, its execution's ID or its workflow's ID.
-func (s *Site) findItem(r *http.Request) (operate.QueueItem, error) {
+func (s *Site) findItem(r *http.Request) (operate.Item, error) {
 	ref := temporal.TrimID(r.PathValue("id"))
 	ids, executions := []int64{}, []string{}
 	if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
@@ -248,14 +248,14 @@ func (s *Site) findItem(r *http.Request) (operate.QueueItem, error) {
 	} else if operate.IsUUID(ref) {
 		executions = append(executions, ref)
 	} else {
-		return operate.QueueItem{}, bad("An item is identified by its number, its execution's ID or its workflow's ID.")
+		return operate.Item{}, bad("An item is identified by its number, its execution's ID or its workflow's ID.")
 	}
-	items, err := s.Read.QueueItems(r.Context(), ids, executions, true)
+	items, err := s.Read.Items(r.Context(), ids, executions, true)
 	if err != nil {
-		return operate.QueueItem{}, err
+		return operate.Item{}, err
 	}
 	if len(items) == 0 {
-		return operate.QueueItem{}, noSuchItem
+		return operate.Item{}, noSuchItem
 	}
 	return items[0], nil
 }

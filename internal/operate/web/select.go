@@ -46,7 +46,7 @@ func (v visit) askSelected(r *http.Request) (string, any, error) {
 		return "", nil, problem{http.StatusUnprocessableEntity, "No item is selected.",
 			"Go back, and select the items first."}
 	}
-	items, err := v.Read.QueueItems(r.Context(), ids, nil, false)
+	items, err := v.Read.Items(r.Context(), ids, nil, false)
 	if err != nil {
 		return "", nil, err
 	}
@@ -55,7 +55,7 @@ func (v visit) askSelected(r *http.Request) (string, any, error) {
 		if len(items) > 0 {
 			refusal = onlyViewed
 		}
-		items = slices.DeleteFunc(items, func(i operate.QueueItem) bool { return !v.acts.in(i.WorkspaceID) })
+		items = slices.DeleteFunc(items, func(i operate.Item) bool { return !v.acts.in(i.WorkspaceID) })
 		if ids = ids[:0]; len(items) == 0 {
 			return "", nil, refusal
 		}
@@ -187,7 +187,7 @@ func beginning(all []string, typed string) []string {
 }
 
 // whyWaiting says why an item waits. It is empty if it does not wait, or if its workspace is gone.
-func (v visit) whyWaiting(ctx context.Context, item operate.QueueItem) (string, error) {
+func (v visit) whyWaiting(ctx context.Context, item operate.Item) (string, error) {
 	if item.Status != "PENDING" || item.Unanswered {
 		return "", nil
 	}

@@ -33,7 +33,7 @@ func (f *fakeReader) KeyLimitsOf(_ context.Context, _, key string) ([]operate.Ke
 	return []operate.KeyLimit{{Key: key + hostile, MaxConcurrent: new(int)}}[:min(len(key), 1)], f.err
 }
 
-func (f *fakeReader) ChangesOf(ctx context.Context, _ operate.QueueItem) ([]operate.Administered, error) {
+func (f *fakeReader) ChangesOf(ctx context.Context, _ operate.Item) ([]operate.Administered, error) {
 	return f.Audit(ctx, operate.AuditFilter{}, 1)
 }
 
@@ -104,7 +104,7 @@ func TestNamesAreSuggestedAsText(t *testing.T) {
 
 func TestAnItemsPageSaysWhyItWaitsAndWhatWasDone(t *testing.T) {
 	t.Parallel()
-	item := operate.QueueItem{ID: 8, ExecutionID: id, Status: "PENDING", WorkspaceID: id, Params: []byte(`{}`),
+	item := operate.Item{ID: 8, ExecutionID: id, Status: "PENDING", WorkspaceID: id, Params: []byte(`{}`),
 		Result: []byte(`{"total":3}`)}
 	_, text := get(t, &fakeReader{item: &item}, "/ui/items/8")
 	require.Contains(t, text, "Why it waits: ")

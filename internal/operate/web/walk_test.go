@@ -159,7 +159,7 @@ func TestAConfinedReaderKnowsNothingOfOthers(t *testing.T) {
 	require.NoError(t, err)
 	waiting, err := strconv.ParseInt(theirs["waiting"], 10, 64)
 	require.NoError(t, err)
-	item := operate.QueueItem{ID: letter, ExecutionID: theirs["execution"]}
+	item := operate.Item{ID: letter, ExecutionID: theirs["execution"]}
 	c, ctx, id := confined{m.Bench, map[string]bool{m.mine: true}, []operate.WorkspaceName{{ID: m.mine, Name: "Mine"}}},
 		t.Context(), theirs["workspace"]
 	for _, workspaces := range [][]string{nil, {id}, {m.mine, id}} {
@@ -183,7 +183,7 @@ func TestAConfinedReaderKnowsNothingOfOthers(t *testing.T) {
 		"definitions":  func() (any, error) { return c.Definitions(ctx, id, 10) },
 		"flows":        func() (any, error) { return c.CompleteDefinitions(ctx, id, "", 10) },
 		"failures":     func() (any, error) { return c.Failures(ctx, letter) },
-		"dead letters": func() (any, error) { return c.DeadLetters(ctx, []int64{letter}, []string{item.ExecutionID}) },
+		"items":        func() (any, error) { return c.Items(ctx, []int64{letter}, []string{item.ExecutionID}, false) },
 		"changes":      func() (any, error) { return c.ChangesOf(ctx, item) },
 		"minutes":      func() (any, error) { return c.Activity(ctx, time.Hour) },
 		"settings":     func() (any, error) { return c.Audit(ctx, operate.AuditFilter{Subject: "settings"}, 10) },

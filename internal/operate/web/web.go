@@ -34,14 +34,13 @@ type Reader interface {
 	FindWorkspaces(ctx context.Context, idOrName string) ([]operate.WorkspaceName, error)
 	ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces []string, definition string,
 		atMost int) (operate.ItemPage, error)
-	QueueItems(ctx context.Context, items []int64, executions []string, withParams bool) ([]operate.QueueItem, error)
+	Items(ctx context.Context, items []int64, executions []string, withParams bool) ([]operate.Item, error)
 	Failures(ctx context.Context, item int64) ([]operate.Failure, error)
 	Signals(ctx context.Context, executionID string, states []string, atMost int) ([]operate.Signal, error)
 	DeadGroups(ctx context.Context, workspaces []string, atMost int) ([]operate.DeadGroup, error)
 	DeadOfKind(ctx context.Context, kind string, workspaces []string, after *operate.DeadKey, atMost int) ([]int64, error)
 	SearchDeadLetters(ctx context.Context, filter operate.DeadFilter, newest, atMost int) ([]int64, *operate.DeadKey,
 		error)
-	DeadLetters(ctx context.Context, items []int64, executions []string) ([]operate.DeadLetter, error)
 	WorkspaceDetail(ctx context.Context, id string) (operate.WorkspaceDetail, bool, error)
 	Definitions(ctx context.Context, workspaceID string, atMost int) ([]operate.Definition, error)
 	CompleteDefinitions(ctx context.Context, workspaceID, beginning string, atMost int) ([]string, error)
@@ -53,7 +52,7 @@ type Reader interface {
 	KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]operate.KeyLimit, error)
 	Activity(ctx context.Context, back time.Duration) ([]operate.Minute, error)
 	WorkspaceActivity(ctx context.Context, id string, back time.Duration) ([]operate.Stretch, error)
-	ChangesOf(ctx context.Context, item operate.QueueItem) ([]operate.Administered, error)
+	ChangesOf(ctx context.Context, item operate.Item) ([]operate.Administered, error)
 	Settings(ctx context.Context) (operate.Settings, error)
 	Audit(ctx context.Context, f operate.AuditFilter, atMost int) ([]operate.Administered, error)
 }

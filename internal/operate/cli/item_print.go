@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"text/tabwriter"
 
@@ -8,49 +9,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
-// itemOutcome is the result of an action on items.
-type itemOutcome struct {
-	Matched  int                `json:"matched"`
-	DryRun   bool               `json:"dry_run"`
-	Done     []int64            `json:"done,omitempty"`
-	Replayed []operate.Replayed `json:"replayed,omitempty"`
-}
-
-// printItemOutcome prints the result. It prints nothing if the action failed without any effect, because the error says
-// so.
-func (a *App) printItemOutcome(action itemAction, output string, o itemOutcome, err error) error {
-	done := len(o.Done) + len(o.Replayed)
-	switch {
-	case err != nil && done == 0:
-		return nil
-	case output == "json":
-		return a.printJSON(o)
-	case o.DryRun:
-		fmt.Fprintf(a.Stdout, "would %s %s\n", action.verb, itemCount(o.Matched))
-		return nil
-	case o.Matched == 0:
-		fmt.Fprintf(a.Stdout, "nothing to %s: no item matches\n", action.verb)
-		return nil
-	}
-	for _, r := range o.Replayed {
-		fmt.Fprintf(a.Stdout, "%d failed and was replayed as item %d, workflow execution-%s\n", r.ID, r.ReplayID,
-			view.OrNone(r.ReplayExecutionID))
-	}
-	fmt.Fprintf(a.Stdout, "%s %d of %s\n", action.past, done, itemCount(o.Matched))
-	if left := o.Matched - done; left > 0 && err == nil {
-		fmt.Fprintf(a.Stdout, "skipped %d: %s\n", left, action.skips)
-	}
-	return nil
-}
-
-func itemCount(n int) string {
-	if n == 1 {
-		return "1 item"
-	}
-	return fmt.Sprintf("%d items", n)
-}
-
-func (a *App) printItems(items []operate.QueueItem, limit int) error {
+func (a *App) printItems(items []operate.Item, limit int) error {
 	if len(items) == 0 {
 		fmt.Fprintln(a.Stdout, "no items match")
 		return nil
@@ -70,8 +29,33 @@ func (a *App) printItems(items []operate.QueueItem, limit int) error {
 	return nil
 }
 
+func (a *App) printLetters(letters []operate.Item, limit int) error {
+	if len(letters) == 0 {
+		fmt.Fprintln(a.Stdout, "no dead letters match")
+		return nil
+	}
+	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tSTATE\tWORKSPACE\tDEFINITION\tFAILED AGO\tATTEMPTS\tWORKFLOW\tERROR")
+	for _, l := range letters {
+		ended := "not started"
+		if l.RunID != "" {
+			ended = l.ExecutionStatus
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", l.ID, l.State, named(l.Workspace, l.WorkspaceID),
+			named(l.WorkflowDefinition, l.WorkflowDefinitionID), view.Shortly(l.EndedAgo()), l.AttemptCount, ended,
+			cut(l.LastError))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if len(letters) == limit {
+		fmt.Fprintf(a.Stdout, "there may be more; showing the latest %d failures: see --limit\n", limit)
+	}
+	return nil
+}
+
 // noteOf returns what an operator most likely wants to know about an item in its state.
-func noteOf(i operate.QueueItem) string {
+func noteOf(i operate.Item) string {
 	switch {
 	case i.Status == "PENDING" && i.Unanswered:
 		return "start not answered; Temporal will be asked again"
@@ -91,48 +75,52 @@ func noteOf(i operate.QueueItem) string {
 	return "-"
 }
 
-func (a *App) printItem(i operate.QueueItem, story []view.Event) error {
+// printItem prints an item with its story. inTemporal is what Temporal says about its workflow, or empty.
+func (a *App) printItem(i operate.Item, story []view.Event, inTemporal string) error {
 	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	line := lines(table)
+	known := func(name, value string) {
+		if value != "" {
+			line(name, "%s", view.Printable(value))
+		}
+	}
 	line("item", "%d", i.ID)
 	line("state", "%s%s", i.Status, map[bool]string{true: ", start not answered"}[i.Unanswered])
+	known("dead letter", i.State)
 	line("workflow", "%s", i.WorkflowID())
 	line("run", "%s", view.OrNone(view.Printable(i.RunID)))
+	line("execution", "%s, %s", i.ExecutionID, cmp.Or(i.ExecutionStatus, "not created yet"))
+	known("in Temporal", inTemporal)
 	line("workspace", "%s (%s)", orGone(i.Workspace), i.WorkspaceID)
-	line("definition", "%s (%s)", orGone(i.WorkflowDefinition), i.WorkflowDefinitionID)
+	line("definition", "%s (%s), version %s", orGone(i.WorkflowDefinition), i.WorkflowDefinitionID,
+		numberOr(i.Version, "?"))
 	line("priority", "%d", i.Priority)
 	if i.Status == "PENDING" && i.DueIn > 0 {
 		line("runs at", "%s, in %s", stamp(i.RunAt), view.Shortly(i.DueIn))
 	}
-	if i.IdempotencyKey != "" {
-		line("idempotency key", "%s", view.Printable(i.IdempotencyKey))
-	}
-	if i.EnqueueKey != "" {
-		line("enqueue key", "%s", view.Printable(i.EnqueueKey))
-	}
-	if i.LimitKey != "" {
-		line("limit key", "%s", view.Printable(i.LimitKey))
-	}
-	if i.Traceparent != "" {
-		line("traceparent", "%s", view.Printable(i.Traceparent))
-	}
+	known("idempotency key", i.IdempotencyKey)
+	known("enqueue key", i.EnqueueKey)
+	known("limit key", i.LimitKey)
+	known("traceparent", i.Traceparent)
 	line("params", "%s", view.Printable(string(i.Params)))
 	line("attempts", "%d, of which %d failed; at most %s failures", i.AttemptCount, i.FailureCount,
-		orQuestion(i.MaxAttempts))
+		numberOr(i.MaxAttempts, "?"))
 	if i.Status == "CLAIMED" && i.LeaseExpiresAt != nil {
 		line("held by", "%s, until %s", view.Printable(i.ClaimedBy), stamp(*i.LeaseExpiresAt))
 	}
-	if i.Namespace != "" {
-		line("namespace", "%s", view.Printable(i.Namespace))
+	known("namespace", i.Namespace)
+	known("watched by", i.Watcher)
+	if i.Stop != "" {
+		known("stop", view.StopOf(i))
 	}
-	if i.Watcher != "" {
-		line("watched by", "%s", view.Printable(i.Watcher))
+	known("error", i.LastError)
+	known("result", resultOf(i))
+	if i.ReplayOf != nil {
+		line("replay of", "%d", *i.ReplayOf)
 	}
-	if i.LastError != "" {
-		line("error", "%s", view.Printable(i.LastError))
-	}
-	if shown := showResult(i.Result, i.ResultNote); shown != "" {
-		line("result", "%s", shown)
+	if i.ReplayID != nil {
+		line("replayed as", "%d, workflow execution-%s, %s", *i.ReplayID, view.OrNone(i.ReplayExecutionID),
+			view.OrNone(i.ReplayStatus))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -144,9 +132,10 @@ func (a *App) printItem(i operate.QueueItem, story []view.Event) error {
 	return nil
 }
 
-func orQuestion(n *int) string {
-	if n == nil {
-		return "?"
+// resultOf returns a workflow's result, or the note why it is not kept. It returns "" if there is neither.
+func resultOf(i operate.Item) string {
+	if i.Result != nil {
+		return string(i.Result)
 	}
-	return fmt.Sprint(*n)
+	return i.ResultNote
 }

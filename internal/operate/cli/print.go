@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf16"
+
+	"github.com/spf13/pflag"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
+)
+
+// maxShownError is the maximum length of an error in a table, in characters.
+const maxShownError = 80
+
+// printJSON also escapes control characters beyond the first 32, which JSON allows but terminals may interpret.
+func (a *App) printJSON(value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	lines, _ := view.IndentJSON(string(text), 0)
+	var safe strings.Builder
+	for _, r := range lines {
+		if r == '\n' || unicode.IsPrint(r) {
+			safe.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&safe, `\u%04x`, unit)
+		}
+	}
+	_, err = fmt.Fprintln(a.Stdout, safe.String())
+	return err
+}
+
+func addOutput(flags *pflag.FlagSet, output *string) {
+	flags.StringVarP(output, "output", "o", "table", "output format: table or json")
+}
+
+func checkOutput(output string) error {
+	if output != "table" && output != "json" {
+		return fmt.Errorf("--output is %q: it must be table or json", output)
+	}
+	return nil
+}
+
+func named(name, id string) string {
+	if name == "" {
+		return id
+	}
+	return view.Printable(name)
+}
+
+func orGone(name string) string {
+	if name == "" {
+		return "deleted"
+	}
+	return view.Printable(name)
+}
+
+func cut(text string) string {
+	if runes := []rune(view.Printable(text)); len(runes) > maxShownError {
+		return string(runes[:maxShownError-1]) + "…"
+	}
+	return view.Printable(text)
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// lines returns a function that prints a name and a value as a line of table.
+func lines(table io.Writer) func(name, format string, args ...any) {
+	return func(name, format string, args ...any) {
+		fmt.Fprintf(table, "%s\t"+format+"\n", append([]any{name}, args...)...)
+	}
+}
+
+// confirm asks on standard error. Anything but yes cancels.
+func (a *App) confirm(answers io.Reader, what string) error {
+	fmt.Fprintf(a.Stderr, "%s? [y/N] ", what)
+	answer, err := bufio.NewReader(answers).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("nothing was changed: answer y, or repeat the command with --yes")
+}
+
+// defaultWho returns the user and machine that this process runs as, as far as they can be determined.
+func defaultWho() string {
+	who := "unknown"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		who = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		who += "@" + host
+	}
+	return postgres.Clean(who)
+}
