@@ -39,15 +39,15 @@ run: ## run Postgres, Temporal, two replicas and a live view on this machine (RU
 	exec bin/devstack demo --pgdispatch bin/pgdispatch $(if $(RUN_ONCE),--once)
 
 .PHONY: test
-# The embedded server is not built with the race detector: that takes minutes for third-party code.
+# The embedded server is not built with the race detector: that takes minutes for third-party code. Tests of the module
+# in test/ read files of the product, or build it, so cached results may be wrong.
 test: ## lint, and run all tests with the race detector on a real Postgres and Temporal
 	@.ci/need test
 	@$(MAKE) --no-print-directory devstack build lint
 	$(GOTEST) ./...
 	cd cmd/devstack && $(GOTEST) ./internal/... && go test -timeout 10m .
-	cd test && $(GOTEST) ./internal/... ./bench/internal/... ./chaos/... ./deploy/...
+	cd test && $(GOTEST) -count=1 -parallel 4 ./e2e ./internal/... ./bench/internal/... ./chaos/... ./deploy/... ./mutants/...
 	$(MAKE) --no-print-directory upgrade browser
-	cd test && $(GOTEST) -count=1 ./mutants/... # it reads files of other packages, so a cached result may be wrong
 
 .PHONY: test-bare
 test-bare: ## run both commands of the README in a chroot with Debian's base, Go, git and make; needs Debian and root
@@ -121,7 +121,7 @@ fmt: ## format the code
 .PHONY: golden
 golden: ## rewrite generated files: the lifecycle diagram, the tables of commands, settings, metrics and SQLSTATEs, and golden files
 	go test ./sql -run 'Golden|Diagram|Signatures|Schema|Prepares|SQLSTATEs|Role' -update
-	go test ./cmd/pgdispatch -run Page -update
+	go test . ./cmd/pgdispatch -run Page -update
 	go test ./internal/config -run Page -update
 	go test ./internal/telemetry -run Reference -update
 	go test ./internal/operate/view -run Screen -update

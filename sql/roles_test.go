@@ -86,7 +86,7 @@ func TestAnOperatorReadsWhatAReaderDoes(t *testing.T) {
 			and not has_function_privilege('pgdispatch_operator', p.oid, 'EXECUTE')`))
 }
 
-// The tests in cmd/pgdispatch cover what the role may do; this covers what it may not do.
+// The tests in test/e2e cover what the role may do; this covers what it may not do.
 func TestAnOperatorChangesNeitherWorkNorDefinitionsNorTheLogOfItsChanges(t *testing.T) {
 	t.Parallel()
 	f := open(t)

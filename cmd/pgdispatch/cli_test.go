@@ -144,7 +144,7 @@ func TestAnUnknownCommandSaysWhichThereAre(t *testing.T) {
 		"items list x": "unknown command \"x\" for \"pgdispatch items list\"",
 	} {
 		var out, errs bytes.Buffer
-		code := run(t.Context(), strings.Fields(args), func(string) (string, bool) { return "", false }, &out, &errs)
+		code := surroundings{lookupEnv: noEnv, stdout: &out, stderr: &errs}.run(t.Context(), strings.Fields(args))
 		require.Contains(t, out.String()+errs.String(), want, args)
 		require.Equal(t, 1, code, args)
 	}
@@ -152,6 +152,7 @@ func TestAnUnknownCommandSaysWhichThereAre(t *testing.T) {
 
 // root is the command tree of the binary.
 func root() *cobra.Command {
-	noEnv := func(string) (string, bool) { return "", false }
 	return (&cli.App{LookupEnv: noEnv}).Root(runCommand(surroundings{lookupEnv: noEnv, stderr: io.Discard}))
 }
+
+func noEnv(string) (string, bool) { return "", false }

@@ -37,11 +37,6 @@ func interruptible() (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// run is main without the process, for tests. It returns the exit code.
-func run(ctx context.Context, args []string, lookupEnv func(string) (string, bool), stdout, stderr io.Writer) int {
-	return surroundings{lookupEnv: lookupEnv, stdout: stdout, stderr: stderr}.run(ctx, args)
-}
-
 // surroundings are what a process has been given.
 type surroundings struct {
 	lookupEnv      func(string) (string, bool)
@@ -49,6 +44,7 @@ type surroundings struct {
 	stdout, stderr io.Writer
 }
 
+// run is main without the process. It returns the exit code.
 func (s surroundings) run(ctx context.Context, args []string) int {
 	app := &cli.App{LookupEnv: s.lookupEnv, Environment: s.environment, Stdout: s.stdout, Stderr: s.stderr,
 		Version: buildVersion()}

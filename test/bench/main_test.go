@@ -5,7 +5,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/entrant"
 	"github.com/pgdispatch/pgdispatch/test/bench/internal/scenario"
+	"github.com/pgdispatch/pgdispatch/test/internal/stack"
 )
 
 func TestMain(m *testing.M) {
@@ -27,8 +27,7 @@ func TestMain(m *testing.M) {
 func TestEverythingRuns(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "pgdispatch")
-	out, err := exec.Command("go", "build", "-C", "../..", "-o", binary, "./cmd/pgdispatch").CombinedOutput()
-	require.NoError(t, err, string(out))
+	require.NoError(t, stack.Build("../..", binary))
 
 	r, err := measure(t.Context(),
 		options{binary: binary, rounds: 1, quick: true, scenarios: scenario.All(scenario.Options{})}, t.Output())

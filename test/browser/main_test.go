@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+	"github.com/pgdispatch/pgdispatch/test/internal/stack"
 )
 
 const (
@@ -79,13 +79,7 @@ func withShared(run func()) (err error) {
 	defer closeBrowser()
 	shared.binary = filepath.Join(dir, "pgdispatch")
 	var g errgroup.Group
-	g.Go(func() error {
-		build := exec.CommandContext(ctx, "go", "build", "-C", "../..", "-o", shared.binary, "./cmd/pgdispatch")
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build pgdispatch: %w: %s", err, out)
-		}
-		return nil
-	})
+	g.Go(func() error { return stack.Build("../..", shared.binary) })
 	g.Go(func() (err error) { shared.full, err = newSite(ctx, "full", manyItems); return err })
 	g.Go(func() (err error) { shared.empty, err = newSite(ctx, "empty", 0); return err })
 	if err := g.Wait(); err != nil {

@@ -188,6 +188,7 @@ func requireSelected(t *testing.T, in installation) {
 		require.Empty(t, scraped, "pods would be scraped twice")
 	} else {
 		require.Equal(t, "true", scraped)
+		require.Equal(t, "9464", in.Deployment.Spec.Template.Annotations["prometheus.io/port"])
 	}
 	for _, s := range selectors {
 		selector, err := meta.LabelSelectorAsSelector(&s)

@@ -1,5 +1,5 @@
 // Package deploy_test renders deploy/ for Kubernetes with kustomize and Helm, and checks the result against Kubernetes'
-// types and the binary's configuration. cmd/pgdispatch checks command lines.
+// types and the binary's configuration.
 package deploy_test
 
 import (
@@ -49,6 +49,10 @@ func TestTheBaseNeedsNoOperator(t *testing.T) {
 	require.Greater(t, *in.Deployment.Spec.Replicas, int32(1), "one replica may be evicted")
 	for _, name := range []string{"PGDISPATCH_ADMIN_TOKEN", "PGDISPATCH_VIEW_TOKEN", "PGDISPATCH_OPERATOR_DATABASE_URL"} {
 		require.Contains(t, secrets, name, "the web view needs it")
+	}
+	for _, variable := range in.Deployment.Spec.Template.Spec.Containers[0].Env {
+		require.True(t, variable.ValueFrom != nil || variable.Name == "GOMEMLIMIT", "%s belongs in the ConfigMap",
+			variable.Name)
 	}
 	require.NotNil(t, in.Service)
 	require.NotNil(t, in.Budget)

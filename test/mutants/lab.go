@@ -76,7 +76,7 @@ func (l lab) test(ctx context.Context, m mutant) result {
 	if err != nil {
 		return result{mutant: m, verdict: stale, output: err.Error()}
 	}
-	output, err := l.goTest(ctx, m.pkg, m.test, "-overlay", overlay)
+	output, err := l.goTest(ctx, m.pkg, m.test, "-overlay="+overlay)
 	return result{m, judge(m.test, output, err), time.Since(began), output}
 }
 
@@ -102,13 +102,18 @@ func (l lab) baseline(ctx context.Context, list []mutant) error {
 	return nil
 }
 
+// goTest runs tests of a package. The flags also hold where such a test builds the product.
 func (l lab) goTest(ctx context.Context, pkg, tests string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
-	args := []string{"test", "-v", "-count=1", "-vet=off", "-timeout", testTimeout.String(), "-run", "^(" + tests + ")$"}
-	args = append(args, flags...)
-	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+	module := "."
+	if below, found := strings.CutPrefix(pkg, "./test/"); found {
+		module, pkg = "test", "./"+below
+	}
+	cmd := exec.CommandContext(ctx, "go", "test", "-C", module, "-v", "-count=1", "-vet=off",
+		"-timeout", testTimeout.String(), "-run", "^("+tests+")$", pkg)
 	cmd.Dir = l.root
+	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.Join(append(flags, os.Getenv("GOFLAGS")), " "))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go passes it on to the test
 	cmd.WaitDelay = 10 * time.Second
 	output, err := cmd.CombinedOutput()

@@ -29,7 +29,7 @@ var policy = []mutant{
 	{"an old Postgres is refused", "a server without the features that pgdispatch uses fails later, and unclearly",
 		[]edit{{"internal/postgres/open.go", "if err := checkVersion(conn.ParameterStatus(\"server_version\")); err != nil {",
 			"if err := checkVersion(\"\"); err != nil {"}},
-		"./cmd/pgdispatch", "TestAnOldPostgresIsRefusedWithItsVersionAndARemedy"},
+		"./test/e2e", "TestAnOldPostgresIsRefusedWithItsVersionAndARemedy"},
 	{"release counts no attempt", "an outage uses up attempts",
 		[]edit{{"sql name release", "greatest(q.attempt_count - 1, 0)", "q.attempt_count"}},
 		"./sql", "TestReleaseWithoutDoubtGivesTheSlotBack"},

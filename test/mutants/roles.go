@@ -21,7 +21,7 @@ var roles = []mutant{
 		"./sql", "TestAnOperatorChangesNeitherWorkNorDefinitionsNorTheLogOfItsChanges"},
 	{"operators set limits of keys", "an operator may write limits, and not call the function of their constraint",
 		[]edit{{"sql/schema/grants.sql", "pgdispatch.check_rates(integer[], interval[]), ", ""}},
-		"./cmd/pgdispatch", "TestEveryCommandDoesAsEachRoleWhatThePageSays"},
+		"./test/e2e", "TestEveryCommandDoesAsEachRoleWhatThePageSays"},
 	{"values stay out of logs", "a data exception shows its value",
 		[]edit{{"internal/postgres/query.go", "WithRemedy(withoutData(err))", "WithRemedy(err)"}},
 		"./claim", "TestAnErrorThatWouldSayAValueOfARowDoesNot"},
@@ -55,5 +55,5 @@ var roles = []mutant{
 		"./internal/postgres", "TestADatabaseOffThisMachineMustBeVerified"},
 	{"terminals get no control characters", "a table shows a name unchanged",
 		[]edit{{"internal/operate/view/view.go", "if unicode.IsPrint(r) {", "if unicode.IsPrint(r) || true {"}},
-		"./cmd/pgdispatch", "TestNoCommandShowsATerminalWhatItWouldObey"},
+		"./test/e2e", "TestNoCommandShowsATerminalWhatItWouldObey"},
 }

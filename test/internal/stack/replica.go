@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"runtime/debug"
+	"slices"
 
 	"github.com/pgdispatch/pgdispatch/internal/process"
 )
@@ -18,6 +20,19 @@ var (
 	// Listening: it listens for new items, or is configured not to.
 	Listening = regexp.MustCompile(`"msg":"Listening"|"listen":false`)
 )
+
+// Build builds pgdispatch from a checkout, with the race detector if this process has it.
+func Build(checkout, binary string) error {
+	args := []string{"build", "-C", checkout, "-o", binary}
+	race := debug.BuildSetting{Key: "-race", Value: "true"}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, race) {
+		args = append(args, "-race")
+	}
+	if out, err := exec.Command("go", append(args, "./cmd/pgdispatch")...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build pgdispatch: %w: %s", err, out)
+	}
+	return nil
+}
 
 // Replica describes a replica to start.
 type Replica struct {

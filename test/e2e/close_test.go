@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	temporallog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/grpc"
+
+	"github.com/pgdispatch/pgdispatch/complete"
+	"github.com/pgdispatch/pgdispatch/finish"
+)
+
+// reportingWorker starts a worker that reports ends itself, and returns its task queue.
+func (s *stack) reportingWorker() (queue string) {
+	s.t.Helper()
+	config, err := pgxpool.ParseConfig(s.url)
+	require.NoError(s.t, err)
+	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	require.NoError(s.t, err)
+	reporter := finish.New(&complete.Postgres{DB: pool}, nil)
+	c, err := client.Dial(
+		client.Options{HostPort: temporalAddress(s.t), Logger: temporallog.NewStructuredLogger(newQuietLogger()),
+			ConnectionOptions: client.ConnectionOptions{
+				DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(reporter.Intercept)}}})
+	require.NoError(s.t, err)
+	queue = s.queue + "-reporting"
+	w := worker.New(c, queue, worker.Options{})
+	for name, function := range workflows {
+		w.RegisterWorkflowWithOptions(function, workflow.RegisterOptions{Name: name})
+	}
+	require.NoError(s.t, w.Start())
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- reporter.Run(ctx) }()
+	s.t.Cleanup(func() { w.Stop(); c.Close(); stop(); <-done; pool.Close() })
+	return queue
+}
+
+// Other ways are disabled: nothing is watched, and closed workflows are not listed.
+func TestAWorkerSaysWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.exec("update pgdispatch.close_sweep set looked_at = 'infinity'") // the interval is too long for a sweep
+	s.queue = s.reportingWorker()
+	s.exec("update pgdispatch.workflow_definitions set task_queue = $1", s.queue)
+	s.replica("PGDISPATCH_MAX_WATCHES=0").ready()
+	executions := append(s.enqueue("FREE", "Echo", 5), s.enqueue("FREE", "Again", 1)...)
+	executions = append(executions, s.enqueue("FREE", "Fail", 1)...)
+	s.eventually(func() bool {
+		return s.count("status in ('COMPLETED', 'FAILED')") == len(executions)
+	}, "all ends are recorded")
+	require.Equal(t, "the oven is cold (Oven): no gas",
+		one[string](s, "select last_error from pgdispatch.workflow_execution_queue where execution_id = $1", executions[6]))
+	s.requireResult(executions[0])
+	require.Equal(t, 1, one[int](s, "select max(n)::int from audit.greatest_held"))
+	require.LessOrEqual(t, s.greatestRunning()[s.workspace["FREE"]], 1, "Temporal ran no more than the limit")
+}
+
+// BenchmarkCloseToNextStart runs items of a FREE workspace one after another and measures from Temporal's close time to
+// the next workflow's start time. For comparison it measures how late its own long poll sees a close in the same run.
+//
+//	go test -C test ./e2e -run '^$' -bench CloseToNextStart -benchtime 1x
+func BenchmarkCloseToNextStart(b *testing.B) {
+	for _, way := range []string{"watched", "said by the worker", "called back"} {
+		b.Run(way, func(b *testing.B) {
+			s := newStack(b)
+			var options []string
+			switch way {
+			case "said by the worker":
+				s.exec("update pgdispatch.workflow_definitions set task_queue = $1", s.reportingWorker())
+			case "called back":
+				options = callbackTo(freeAddress(b))
+			}
+			s.replica(options...).ready()
+			const items = 200
+			for b.Loop() {
+				executions := s.enqueue("FREE", "Echo", items)
+				s.eventually(func() bool {
+					return s.count("status = 'COMPLETED'")%items == 0 && s.count("status in ('PENDING', 'CLAIMED', 'DISPATCHED')") == 0
+				}, "all executions complete")
+				report(b, "floor", s.longPolls(50))
+				report(b, "next", s.gaps(executions))
+			}
+		})
+	}
+}
+
+// longPolls ends workflows one after another, and returns how long after each close a long poll was answered.
+func (s *stack) longPolls(workflows int) []time.Duration {
+	s.t.Helper()
+	var took []time.Duration
+	for range workflows {
+		run, err := s.client.ExecuteWorkflow(context.Background(), client.StartWorkflowOptions{TaskQueue: s.queue}, "Hold",
+			input{})
+		require.NoError(s.t, err)
+		answered := make(chan time.Duration, 1)
+		go func() {
+			event, err := s.client.GetWorkflowHistory(context.Background(), run.GetID(), run.GetRunID(), true,
+				enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT).Next()
+			if err != nil {
+				s.t.Error(err)
+			}
+			answered <- time.Since(event.GetEventTime().AsTime())
+		}()
+		<-time.After(20 * time.Millisecond) // the long poll waits by now
+		require.NoError(s.t, s.client.SignalWorkflow(context.Background(), run.GetID(), "", "go", nil))
+		took = append(took, <-answered)
+	}
+	return took
+}
+
+// gaps returns the times from each execution's close to the next one's start, by Temporal's clock.
+func (s *stack) gaps(executions []string) []time.Duration {
+	s.t.Helper()
+	var gaps []time.Duration
+	var closed time.Time
+	for _, execution := range executions {
+		response, err := s.client.DescribeWorkflowExecution(context.Background(), "execution-"+execution, "")
+		require.NoError(s.t, err)
+		info := response.GetWorkflowExecutionInfo()
+		if !closed.IsZero() {
+			gaps = append(gaps, info.GetStartTime().AsTime().Sub(closed))
+		}
+		closed = info.GetCloseTime().AsTime()
+	}
+	return gaps
+}
+
+func report(b *testing.B, name string, took []time.Duration) {
+	b.Helper()
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2].Seconds()*1000, name+"-p50-ms")
+	b.ReportMetric(took[len(took)*99/100].Seconds()*1000, name+"-p99-ms")
+}

@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAChangeOfSettingsIsPrinted(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	require.Contains(t, d.types("settings", "set", "max-claims", "7"), "max-claims was 100 and is 7\n\nmax-claims 7\n")
+	require.Contains(t, d.types("settings", "set", "max-claims", "7"),
+		"it is like that already: nothing was changed\n\nmax-claims 7\n")
+	require.JSONEq(t,
+		`{"max_claims": 7, "paused": true, "retention": "off", "dead_letter_retention": "off", "result_bytes": 4096,
+		"notify_ended": false,
+		"changed": {"paused": [false, true]}}`, d.types("settings", "set", "paused", "true", "-o", "json"))
+	_, errs, _ := d.tries("settings", "set", "max-claim", "7")
+	require.Contains(t, errs, `result-bytes or notify-ended; did you mean "max-claims"?`)
+}
+
+func TestNamesMatchWhateverTheirCaseUnlessThatIsAmbiguous(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.dead(d.workspace, 1, "card refused")
+	d.types("enqueue", "order", "--workspace", "shop", "--run-at", "1h")
+	for _, command := range []string{
+		"workspaces show SHOP", "workspaces pause Shop", "workspaces set-limit sHop 7", "workspaces list --after SHOP",
+		"enqueue ORDER --workspace Shop", "dead list --workspace SHOP --definition Order",
+		"items list --definition ORDER",
+	} {
+		out := d.types(strings.Fields(command)...)
+		require.Equal(t, strings.Contains(command, "--after"), strings.Contains(out, "no workspaces match"), command)
+		require.NotContains(t, out, "no dead letters match", command)
+		require.NotContains(t, out, "no items match", command)
+	}
+
+	exact, other := d.addWorkspace("Straße"), d.addWorkspace("STRASSE")
+	require.Contains(t, d.types("workspaces", "show", "Straße"), exact)
+	require.Contains(t, d.types("workspaces", "show", "strasse"), other, "ß does not match s")
+	d.addWorkspace("Shop")
+	require.Contains(t, d.types("workspaces", "show", "shop"), d.workspace, "the exact name wins")
+	for _, args := range []string{"workspaces resume SHOP", "items list --workspace SHOP",
+		"enqueue order --workspace SHOP"} {
+		_, errs, code := d.tries(strings.Fields(args)...)
+		require.Equal(t, 1, code, args)
+		require.Regexp(t, `"SHOP" could be any of "[sS]hop", "[sS]hop": write it as one of them is written`, errs, args)
+	}
+}
+
+func TestAnUnknownNameGetsASuggestion(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for args, want := range map[string]string{
+		"workspaces pause shoop":                "see `pgdispatch workspaces list`; did you mean \"shop\"?\n",
+		"workspaces show SHOP2":                 `; did you mean "shop"?`,
+		"items list --workspace shp":            `; did you mean "shop"?`,
+		"dead list --definition Ordr":           `; did you mean "order"?`,
+		"enqueue oder --workspace shop":         `its definitions are order; did you mean "order"?`,
+		"workspaces list --after shoq":          `; did you mean "shop"?`,
+		"workspaces pause something-else":       "see `pgdispatch workspaces list`\n",
+		"items list --definition somethingelse": "see `pgdispatch workspaces show`\n",
+	} {
+		_, errs, code := d.tries(strings.Fields(args)...)
+		require.Equal(t, 1, code, args)
+		require.Contains(t, errs, want, args)
+	}
+}

@@ -1,0 +1,76 @@
+package e2e
+
+import (
+	"context"
+	"net/url"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+// backUp copies the database while no replica runs, and returns the copy's URL.
+func (s *stack) backUp() string {
+	s.t.Helper()
+	source, err := url.Parse(s.url)
+	require.NoError(s.t, err)
+	name := source.Path[1:]
+	server, restored := *source, *source
+	server.Path, restored.Path = "/postgres", "/"+name+"_restored"
+	db := sqltest.Pool(s.t, server.String())
+	s.eventually(func() bool {
+		s.db.Reset() // a template may have no other sessions
+		_, err := db.Exec(context.Background(), "create database "+name+"_restored template "+name)
+		return err == nil
+	}, "the database is copied")
+	return restored.String()
+}
+
+// Tests the claims of docs/recovery.md on a database restored to an earlier point while Temporal continued.
+func TestARestoredDatabaseStartsNothingASecondTime(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	stop := func(p *replica) {
+		require.NoError(t, p.Signal(syscall.SIGTERM))
+		require.Zero(t, p.exit())
+	}
+	first := s.replica().ready()
+	held := s.enqueue("PRO", "Hold", 3)
+	s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 3 }, "three run at the backup")
+	stop(first)
+	waiting := append(s.enqueue("ENTERPRISE", "Echo", 8), s.enqueue("FREE", "Again", 1)...)
+	cancelled := s.enqueue("ENTERPRISE", "Echo", 1)
+	backup := s.backUp()
+
+	s.exec("select pgdispatch.cancel($1::uuid)", cancelled[0])
+	second := s.replica().ready()
+	lost := s.enqueue("ENTERPRISE", "Echo", 2)
+	s.signal(held...)
+	s.eventually(func() bool {
+		return s.count("status in ('PENDING', 'CLAIMED', 'DISPATCHED')") == 0
+	}, "all executions end after the backup")
+	stop(second)
+
+	s.url, s.db = backup, sqltest.Pool(t, backup)
+	s.exec("delete from pgdispatch.epoch")
+	require.Equal(t, 10, s.count("status = 'PENDING'"))
+	third := s.replica().ready()
+	s.eventually(func() bool {
+		return s.count("status in ('PENDING', 'CLAIMED', 'DISPATCHED')") == 0
+	}, "all executions have ended, as before the restore")
+	require.Equal(t, 1, s.count("status = 'FAILED'"), "the execution that continued as new")
+	require.Equal(t, 12, s.count("status = 'COMPLETED'"))
+	require.Equal(t, "COMPLETED", s.statusOf(cancelled[0]), "the cancellation is lost")
+	stop(third)
+	s.requireOneRunEach(append(append(held, waiting[:8]...), cancelled...))
+	require.Zero(t,
+		one[int](s, "select count(*)::int from pgdispatch.workflow_execution_queue where execution_id = any ($1::uuid[])",
+			lost))
+	s.requireOneRunEach(lost) // pgdispatch does not know it
+	s.eventually(func() bool {
+		runs, answered := s.listed(" and WorkflowId = 'execution-" + waiting[8] + "'")
+		return answered && len(runs) == 2
+	}, "the run and its continuation, and no third run")
+}
