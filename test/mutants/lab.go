@@ -61,8 +61,8 @@ type result struct {
 	output  string
 }
 
-// lab tests mutants of the repository at root.
-type lab struct{ root string }
+// lab tests mutants of the product.
+type lab struct{ *product }
 
 // test tests one mutant.
 func (l lab) test(ctx context.Context, m mutant) result {
@@ -72,7 +72,7 @@ func (l lab) test(ctx context.Context, m mutant) result {
 		return result{mutant: m, verdict: broken, output: err.Error()}
 	}
 	defer os.RemoveAll(directory) //nolint:errcheck // a temporary directory
-	overlay, err := m.overlay(l.root, directory)
+	overlay, err := m.overlay(l.product, directory)
 	if err != nil {
 		return result{mutant: m, verdict: stale, output: err.Error()}
 	}

@@ -10,7 +10,6 @@ const (
 	movedFile  = "sql function item_moved"
 	lockFile   = "sql function lock_claims"
 	lookFile   = "sql name look"
-	applyFile  = "claim/schedule/apply.go"
 	lockClaims = "lock table pgdispatch.claim_lock in share row exclusive mode;"
 )
 
@@ -23,7 +22,7 @@ var limits = []mutant{
 		[]edit{{lockFile, "if current_setting('transaction_isolation') <> 'read committed' then", "if false then"}},
 		"./sql", "TestClaimDemandsReadCommitted"},
 	{"workspace limit", "a workspace with room for one item gets as many as requested",
-		[]edit{{pickFile, "e.items, slots - holders - used[first], ", "e.items, "}},
+		[]edit{{pickFile, "e.items, slots - holders - used[first],", "e.items,"}},
 		"./sql", "TestAnEntryStaysWithinTheLimitUnlessItAsksForABurst"},
 	{"own limit before the plan's", "a workspace's own limit is ignored",
 		[]edit{{limitsFile,
@@ -41,7 +40,7 @@ var limits = []mutant{
 			"greatest(room - p.leased - coalesce(cardinality(tokens), 0), 0)", "100"}},
 		"./sql", "TestGlobalCapLimitsLeasesOverAllWorkspaces"},
 	{"W counts what its receipt covers", "the leases that a receipt covers are not subtracted from W",
-		[]edit{{pickFile, "greatest(room - p.leased - ", "greatest(room - "}},
+		[]edit{{pickFile, "greatest(room - p.leased -", "greatest(room -"}},
 		"./sql", "TestWhatIsLeasedIsCountedFromItsReceiptOn"},
 	{"W's receipt is of its epoch", "leases are counted from a token of another epoch",
 		[]edit{{pickFile,
@@ -90,8 +89,8 @@ var limits = []mutant{
 			{claimFile, "where q.ctid = any (c.heads) and q.run_at <= c.at_time",
 				"where q.id in (select h.id from pgdispatch.workflow_execution_queue h where h.ctid = any (c.heads))"},
 			{claimFile,
-				"(q.stage = 'WAITS' and q.workspace_id = any (workspaces) and q.priority = any (priorities)\n" +
-					"               or p.unanswered > 0 and q.stage = 'DOUBT')",
+				"(q.stage = 'WAITS' and q.workspace_id = any (workspaces) and q.priority = any (priorities) " +
+					"or p.unanswered > 0 and q.stage = 'DOUBT')",
 				"true"},
 		},
 		"./sql", "TestAnItemThatIsChangedBesideAClaimIsNotTaken"},

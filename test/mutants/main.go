@@ -5,7 +5,8 @@
 //	go run -C test ./mutants -show            # with the tests' output: do they fail for the right reason?
 //	go run -C test ./mutants -o mutants.md    # also writes the table to a Markdown file
 //
-// A mutant replaces text in Go or embedded SQL, which the go command reads through its -overlay flag.
+// A mutant names a function in Go or embedded SQL, and replaces text in it. The go command reads the changed file
+// through its -overlay flag.
 package main
 
 import (
@@ -50,7 +51,11 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 	if len(chosen) == 0 {
 		return fmt.Errorf("no mutant has %q in its name: leave -only out for the whole table", *only)
 	}
-	results, err := testAll(ctx, lab{root: directory}, chosen, out)
+	p, err := open(directory)
+	if err != nil {
+		return err
+	}
+	results, err := testAll(ctx, lab{p}, chosen, out)
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,9 @@ package main
 // migrations: an upgrade does not disturb concurrent writers.
 var migrations = []mutant{
 	{"triggers are replaced one table at a time", "one transaction locks all tables, one after another",
-		[]edit{{"sql/migrate/functions.go", `strings.SplitSeq(file.Text, "\n\n")`, `strings.SplitSeq(file.Text, "\x00")`}},
+		[]edit{{"migrate.replaceTriggers", `strings.SplitSeq(file.Text, "\n\n")`, `strings.SplitSeq(file.Text, "\x00")`}},
 		"./sql/migrate", "TestTriggersAreReplacedWithoutADeadlockWithATransactionThatWritesSeveralTables"},
 	{"functions of earlier versions keep their grants", "replicas of an earlier version may no longer call its functions",
-		[]edit{{"sql/schema/grants.sql", " and p.proname in ({{ . }})", ""}},
+		[]edit{{"sql/schema/grants.sql", "and p.proname in ({{ . }})", ""}},
 		"./sql/migrate", "TestUpLeavesFunctionsAloneThatItDoesNotHave"},
 }

@@ -21,9 +21,13 @@ type mutant struct {
 	pkg, test string
 }
 
-// edit replaces text that occurs exactly once in a place: a file's path, or a section of an SQL file as "sql function
-// claim_pick", "sql name release" or "sql part parked". Short anchors last longest.
+// edit replaces text that occurs exactly once in a place. A blank in it stands for any white space. The shortest text
+// that is clear lasts longest.
 type edit struct{ place, old, new string }
+
+func (e edit) pattern() *regexp.Regexp {
+	return regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(e.old), " ", `\s+`))
+}
 
 // places returns the mutant's places, each once.
 func (m mutant) places() []string {
@@ -36,86 +40,50 @@ func (m mutant) places() []string {
 	return places
 }
 
-// mutated returns the changed text of the mutant's files. It returns an error if a guard has moved: then the mutant is
-// stale.
-func (m mutant) mutated(root string) (map[string]string, error) {
-	texts := source{root: root, changed: map[string]string{}}
+// mutated returns the changed text of the mutant's files. It returns an error if a guard is no longer where the mutant
+// looks for it: then the mutant is stale.
+func (m mutant) mutated(p *product) (map[string]string, error) {
+	changed := map[string]string{} // by place
 	for _, e := range m.edits {
-		file, part, err := texts.find(e.place)
-		if err != nil {
-			return nil, fmt.Errorf("mutant %q: %w", m.name, err)
-		}
-		if n := strings.Count(part, e.old); n != 1 {
-			return nil, fmt.Errorf("mutant %q is stale: %s has %d times %q, want once: point it at the guard as it is now",
-				m.name, e.place, n, e.old)
-		}
-		text, err := texts.read(file)
-		if err != nil {
-			return nil, fmt.Errorf("mutant %q: %w", m.name, err)
-		}
-		texts.changed[file] = strings.Replace(text, part, strings.Replace(part, e.old, e.new, 1), 1)
-	}
-	return texts.changed, nil
-}
-
-// source is the repository with changed files.
-type source struct {
-	root    string
-	changed map[string]string
-}
-
-func (s source) read(file string) (string, error) {
-	if text, found := s.changed[file]; found {
-		return text, nil
-	}
-	text, err := os.ReadFile(filepath.Join(s.root, file))
-	if err != nil {
-		return "", fmt.Errorf("read the guard's file: %w", err)
-	}
-	return string(text), nil
-}
-
-// sectionEnds is what follows a section of an SQL file, or a template that one defines.
-var sectionEnds = regexp.MustCompile(`\n(-- (name|function): |\{\{- /\*)`)
-
-// find returns the file of a place, and the text of the place.
-func (s source) find(place string) (file, text string, err error) {
-	section, found := strings.CutPrefix(place, "sql ")
-	if !found {
-		text, err = s.read(place)
-		return place, text, err
-	}
-	kind, name, _ := strings.Cut(section, " ")
-	begin := "-- " + kind + ": " + name + "\n"
-	if kind == "part" {
-		begin = `{{ define "` + name + `" -}}` + "\n"
-	}
-	files, err := filepath.Glob(filepath.Join(s.root, "sql/*/*.sql"))
-	if err != nil {
-		return "", "", fmt.Errorf("list SQL files: %w", err)
-	}
-	for _, path := range files {
-		file, err := filepath.Rel(s.root, path)
-		if err != nil {
-			return "", "", fmt.Errorf("list SQL files: %w", err)
-		}
-		if text, err = s.read(file); err != nil {
-			return "", "", err
-		}
-		if _, text, found = strings.Cut("\n"+text, "\n"+begin); found {
-			if end := sectionEnds.FindStringIndex(text); end != nil {
-				text = text[:end[0]]
+		text, found := changed[e.place]
+		if !found {
+			at, err := p.find(e.place)
+			if err != nil {
+				return nil, fmt.Errorf("mutant %q is stale: %w%s", m.name, err, p.remedy(e))
 			}
-			return file, text, nil
+			text = at.text
 		}
+		matches := e.pattern().FindAllStringIndex(text, -1)
+		switch len(matches) {
+		case 0:
+			return nil, fmt.Errorf("mutant %q is stale: %s no longer has %q%s", m.name, e.place, e.old, p.remedy(e))
+		case 1:
+		default:
+			return nil, fmt.Errorf("mutant %q is stale: %s has %q %d times: quote more of the guard", m.name, e.place, e.old,
+				len(matches))
+		}
+		changed[e.place] = text[:matches[0][0]] + e.new + text[matches[0][1]:]
 	}
-	return "", "", fmt.Errorf("no SQL file has the section %q", place)
+	files := map[string]string{}
+	for _, name := range m.places() {
+		at, err := p.find(name)
+		if err != nil {
+			return nil, err
+		}
+		if _, read := files[at.file]; !read {
+			if files[at.file], err = p.read(at.file); err != nil {
+				return nil, err
+			}
+		}
+		files[at.file] = strings.Replace(files[at.file], at.text, changed[name], 1)
+	}
+	return files, nil
 }
 
 // overlay writes the changed files to a directory, with the list of them that go's -overlay flag reads, and returns the
 // list's path.
-func (m mutant) overlay(root, directory string) (string, error) {
-	texts, err := m.mutated(root)
+func (m mutant) overlay(p *product, directory string) (string, error) {
+	texts, err := m.mutated(p)
 	if err != nil {
 		return "", err
 	}
@@ -125,7 +93,7 @@ func (m mutant) overlay(root, directory string) (string, error) {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			return "", fmt.Errorf("write a mutated file: %w", err)
 		}
-		replace[filepath.Join(root, file)] = path
+		replace[filepath.Join(p.root, file)] = path
 	}
 	list, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {

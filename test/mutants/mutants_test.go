@@ -14,13 +14,14 @@ import (
 
 func TestEveryMutantStillAppliesAndIsGo(t *testing.T) {
 	t.Parallel()
+	p := opened(t, "../..")
 	names := map[string]bool{}
 	for _, m := range all() {
 		if names[m.name] {
 			t.Errorf("two mutants are named %q", m.name)
 		}
 		names[m.name] = true
-		texts, err := m.mutated("../..")
+		texts, err := m.mutated(p)
 		if err != nil {
 			t.Error(err)
 		}
@@ -106,11 +107,36 @@ func repository(t *testing.T, test string) string {
 	return root
 }
 
+func opened(t *testing.T, root string) *product {
+	t.Helper()
+	p, err := open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 var examples = []mutant{
-	{"code", "", []edit{{"a/guard.go", "return true", "return false"}}, "./a", "TestGuards"},
+	{"code", "", []edit{{"a.guarded", "return true", "return false"}}, "./a", "TestGuards"},
 	{"embedded text", "", []edit{{"a/guard.sql", "where token = $1", ""}}, "./a", "TestGuards"},
 	{"text that is no more", "", []edit{{"a/guard.sql", "where owner = $1", ""}}, "./a", "TestGuards"},
-	{"no Go", "", []edit{{"a/guard.go", "return true", "return 1"}}, "./a", "TestGuards"},
+	{"no Go", "", []edit{{"a.guarded", "return true", "return 1"}}, "./a", "TestGuards"},
+}
+
+func TestAStaleMutantSaysWhereItsGuardMayBe(t *testing.T) {
+	t.Parallel()
+	p := opened(t, repository(t, ""))
+	for want, e := range map[string]edit{
+		"there is no a.guards: name the place of the guard, if it is in a.guarded":       {"a.guards", "return true", ""},
+		`a.text no longer has "return true": name the place of the guard, if it is in a`: {"a.text", "return true", ""},
+		`a.guarded no longer has "return 1", nor does another place: quote the guard`:    {"a.guarded", "return 1", ""},
+		`a.guarded has "r" 4 times: quote more of the guard`:                             {"a.guarded", "r", ""},
+	} {
+		_, err := mutant{name: "guard", edits: []edit{e}}.mutated(p)
+		if err == nil || !strings.Contains(err.Error(), `mutant "guard" is stale: `+want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 }
 
 const missesGuards = `if !guarded() || text == "" { t.Error("the guard is gone") }`
@@ -119,7 +145,7 @@ func TestGuardsInGoAndInEmbeddedSQLAreTakenAway(t *testing.T) {
 	t.Parallel()
 	root := repository(t, missesGuards)
 	var out bytes.Buffer
-	results, err := testAll(t.Context(), lab{root}, examples, &out)
+	results, err := testAll(t.Context(), lab{opened(t, root)}, examples, &out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +170,7 @@ func TestGuardsInGoAndInEmbeddedSQLAreTakenAway(t *testing.T) {
 func TestAGuardThatNoTestMissesIsAnError(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	results, err := testAll(t.Context(), lab{repository(t, "_ = guarded()")}, examples[:1], &out)
+	results, err := testAll(t.Context(), lab{opened(t, repository(t, "_ = guarded()"))}, examples[:1], &out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +197,7 @@ func TestTestsThatAreRedAnywayOrNotThereShowNothing(t *testing.T) {
 		"always red":   {`t.Error("always")`, examples[0], "test ./a without any mutant: exit status 1"},
 		"missing test": {missesGuards, missing, "test ./a without any mutant: there is no TestOther"},
 	} {
-		_, err := testAll(t.Context(), lab{repository(t, c.test)}, []mutant{c.mutant}, &bytes.Buffer{})
+		_, err := testAll(t.Context(), lab{opened(t, repository(t, c.test))}, []mutant{c.mutant}, &bytes.Buffer{})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
