@@ -79,13 +79,16 @@ browser: devstack ## test every page and action of the web view in headless Chro
 screenshots: devstack ## retake the screenshots of the documentation; writes docs/images
 	cd test && go test -count=1 -run Pictures ./browser -args -screenshots $(CURDIR)/docs/images
 
+# Another version of Postgres is downloaded (Linux x86-64).
+BENCH_POSTGRES = $(if $(PG),PGDISPATCH_PG_BINDIR=$$(.ci/postgres $(PG)))
+
 .PHONY: bench
-bench: build ## compare with River, a floor and the machine's limit; takes two to three hours; writes test/bench/report.md
-	go run -C test ./bench -pgdispatch $(CURDIR)/bin/pgdispatch
+bench: build ## compare with River, a floor and the machine's limit; takes two to three hours; writes test/bench/report.md; PG=18
+	$(BENCH_POSTGRES) go run -C test ./bench -pgdispatch $(CURDIR)/bin/pgdispatch
 
 .PHONY: bench-quick
-bench-quick: build ## run the benchmarks in a minute and print the result; checks that they work, not how fast
-	go run -C test ./bench -quick -pgdispatch $(CURDIR)/bin/pgdispatch
+bench-quick: build ## run the benchmarks in a minute and print the result; checks that they work, not how fast; PG=18
+	$(BENCH_POSTGRES) go run -C test ./bench -quick -pgdispatch $(CURDIR)/bin/pgdispatch
 
 .PHONY: failpoint
 failpoint: ## build bin/pgdispatch-failpoint, which fails on request, for make chaos
