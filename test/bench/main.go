@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -47,7 +48,7 @@ func read(args []string, stderr io.Writer) (options, error) {
 		names = append(names, s.Name)
 	}
 	var o options
-	var only string
+	var only, entrants string
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.out, "out", "",
@@ -59,6 +60,7 @@ func read(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.rounds, "rounds", 5, "how often the contestants of each scenario take turns")
 	flags.BoolVar(&o.quick, "quick", false, "one short round of everything: checks that it works, not how fast")
 	flags.StringVar(&only, "only", "", "scenarios to run, separated by commas: "+strings.Join(names, ", "))
+	flags.StringVar(&entrants, "entrants", "", "a regular expression: measure only entrants with such a name")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -81,7 +83,14 @@ func read(args []string, stderr io.Writer) (options, error) {
 			o.scenarios = append(o.scenarios, all[n])
 		}
 	}
-	if o.out == "" && only == "" && !o.quick {
+	named, err := regexp.Compile(entrants)
+	if err != nil {
+		return o, fmt.Errorf("-entrants: %w", err)
+	}
+	for _, s := range o.scenarios {
+		s.Entrants = slices.DeleteFunc(s.Entrants, func(e scenario.Entrant) bool { return !named.MatchString(e.Name) })
+	}
+	if o.out == "" && only+entrants == "" && !o.quick {
 		o.out = defaultOut
 	}
 	return o, nil
