@@ -141,7 +141,7 @@ func TestEveryStatementMakesOnlyTheMovesOfItsHeader(t *testing.T) {
 				if claimedAgo != live && state != "CLAIMED" {
 					continue
 				}
-				for n := range arguments(verb, 0, "", "") {
+				for n := range f.arguments(verb, 0, "", "") {
 					for _, m := range f.movesOf(w, verb, state, claimedAgo, n) {
 						require.Contains(t, declared, m, "%s.sql on a %s item", verb, state)
 						made[m] = true
@@ -160,10 +160,10 @@ func TestAStatementWritesOnlyIfItsHeaderSaysSo(t *testing.T) {
 	f := open(t)
 	w := f.tenant("PRO")
 	for _, verb := range sql.Verbs() {
-		for n := range arguments(verb, 0, "", "") {
+		for n := range f.arguments(verb, 0, "", "") {
 			in, tx := f.begin()
 			id := seed(in, w, "DISPATCHED", live)
-			args := arguments(verb, id, in.execution(id), w.workspace)[n]
+			args := f.arguments(verb, id, in.execution(id), w.workspace)[n]
 			in.exec("set transaction read only")
 			_, err := in.db.Exec(t.Context(), sql.Text(verb), args...)
 			if err != nil && strings.HasPrefix(sql.Text(verb), "-- reads\n") {
@@ -185,7 +185,7 @@ func (f fixture) movesOf(w tenant, verb, state string, claimedAgo time.Duration,
 	before := one[string](in, whole, id)
 	in.item(w) // another item, so that the workspace is not empty
 	if _, err := in.db.Exec(f.t.Context(), sql.Text(verb),
-		arguments(verb, id, in.execution(id), w.workspace)[n]...); err != nil {
+		f.arguments(verb, id, in.execution(id), w.workspace)[n]...); err != nil {
 		// The item is not a dead letter, or it has ended, or no signal was given up, or the workspace to enqueue in does
 		// not exist.
 		require.Contains(f.t, []string{"PGD24", "PGD01", "PGD42", "PGD43"}, f.pgError(err).Code, "%s.sql on a %s item: %s",
@@ -296,33 +296,4 @@ func TestAnItemKeepsItsIdentity(t *testing.T) {
 	}
 	// An identity column rejects it earlier, with an error of its own.
 	require.Equal(t, "428C9", f.refused("update pgdispatch.workflow_execution_queue set id = 7 where id = $1", id).Code)
-}
-
-func TestEveryStatementPrepares(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	requireGolden(t, "signatures.golden", signatures(f))
-}
-
-// signatures lists every verb's arguments and results, as the server infers them.
-func signatures(f fixture) string {
-	f.t.Helper()
-	conn, err := f.pool.Acquire(f.t.Context())
-	require.NoError(f.t, err)
-	defer conn.Release()
-	var out strings.Builder
-	name := func(oid uint32) string { return one[string](f, "select format_type($1, null)", oid) }
-	for _, verb := range sql.Verbs() {
-		statement, err := conn.Conn().Prepare(f.t.Context(), verb, sql.Text(verb))
-		require.NoError(f.t, err, verb)
-		parameters := []string{}
-		for _, oid := range statement.ParamOIDs {
-			parameters = append(parameters, name(oid))
-		}
-		fmt.Fprintf(&out, "%s(%s)\n", verb, strings.Join(parameters, ", "))
-		for _, column := range statement.Fields {
-			fmt.Fprintf(&out, "    %s %s\n", column.Name, name(column.DataTypeOID))
-		}
-	}
-	return out.String()
 }
