@@ -3,8 +3,6 @@ package telemetry
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -61,79 +59,68 @@ type look struct {
 
 // Observe registers g, so that every scrape and every export reads it. It does nothing if metrics are off.
 func (t *Telemetry) Observe(g *Gauges) error {
-	if t.instruments == nil {
-		return nil
-	}
 	g.t = t
-	gauges := t.instruments.gauges
-	all := make([]metric.Observable, 0, len(gauges))
-	for _, name := range slices.Sorted(maps.Keys(gauges)) {
-		all = append(all, gauges[name])
-	}
 	_, err := t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
-		set := func(name string, value float64, labels ...metric.ObserveOption) {
-			o.ObserveFloat64(gauges[name], value, labels...)
-		}
-		g.observeReplica(ctx, set)
-		g.observeQueue(ctx, set)
+		g.observeReplica(ctx, o)
+		g.observeQueue(ctx, o)
 		return nil
-	}, all...)
+	}, t.gauges...)
 	if err != nil {
 		return fmt.Errorf("register gauges: %w", err)
 	}
 	return nil
 }
 
-type setter func(name string, value float64, labels ...metric.ObserveOption)
-
-func (g *Gauges) observeReplica(ctx context.Context, set setter) {
-	set("pgdispatch_items_held", float64(g.t.heldItems.held()))
-	set("pgdispatch_workers", float64(g.Workers))
-	set("pgdispatch_watches", float64(g.Watches()))
+func (g *Gauges) observeReplica(ctx context.Context, o metric.Observer) {
+	i := g.t.instruments
+	i.itemsHeld.set(o, float64(g.t.heldItems.held()))
+	i.workers.set(o, float64(g.Workers))
+	i.watches.set(o, float64(g.Watches()))
 	paused, _ := g.t.pulse.pauses()
-	set("pgdispatch_breaker_open", truth(g.t.BreakerOpen()))
-	set("pgdispatch_namespaces_paused", float64(paused))
-	set("pgdispatch_build_info", 1, label("version", g.t.version))
-	set("pgdispatch_ready", truth(g.Ready(ctx)))
+	i.breakerOpen.set(o, truth(g.t.BreakerOpen()))
+	i.namespacesPaused.set(o, float64(paused))
+	i.buildInfo.set(o, 1, label("version", g.t.version))
+	i.ready.set(o, truth(g.Ready(ctx)))
 	if g.Listening != nil {
-		set("pgdispatch_listener_connected", truth(g.Listening()))
-		set("pgdispatch_on_duty", truth(g.OnDuty()))
+		i.listenerConnected.set(o, truth(g.Listening()))
+		i.onDuty.set(o, truth(g.OnDuty()))
 	}
 }
 
-func (g *Gauges) observeQueue(ctx context.Context, set setter) {
+func (g *Gauges) observeQueue(ctx context.Context, o metric.Observer) {
+	i := g.t.instruments
 	seen := g.recent(ctx)
-	set("pgdispatch_database_up", truth(seen.err == nil))
+	i.databaseUp.set(o, truth(seen.err == nil))
 	if seen.err != nil {
 		return
 	}
 	d := seen.depth
 	oldest, unanswered := orZero(d.OldestWaiting), orZero(d.OldestUnanswered)
-	set("pgdispatch_queue_items", float64(d.Pending), label("status", "PENDING"))
-	set("pgdispatch_queue_items", float64(d.Claimed), label("status", "CLAIMED"))
-	set("pgdispatch_queue_items", float64(d.Dispatched), label("status", "DISPATCHED"))
-	set("pgdispatch_queue_items", float64(d.Unanswered), label("status", "UNANSWERED"))
-	set("pgdispatch_oldest_waiting_seconds", oldest.Seconds())
-	set("pgdispatch_oldest_unanswered_seconds", unanswered.Seconds())
-	set("pgdispatch_dead_letters_open", float64(d.DeadLetters))
-	set("pgdispatch_replicas", float64(d.Replicas))
-	set("pgdispatch_max_claims", float64(d.MaxClaims))
-	set("pgdispatch_paused", truth(d.Paused))
-	set("pgdispatch_notification_queue_ratio", d.NotifyQueue)
-	set("pgdispatch_items_parked", float64(d.Parked))
-	set("pgdispatch_signals_undelivered", float64(d.Signals))
-	set("pgdispatch_oldest_signal_seconds", orZero(d.OldestSignal).Seconds())
-	set("pgdispatch_task_queues_without_poller", float64(d.IdleQueues))
-	set("pgdispatch_stalled_executions", float64(d.WithoutPoller), label("reason", "no_poller"))
-	set("pgdispatch_stalled_executions", float64(d.Failing), label("reason", "task_failing"))
+	i.queueItems.set(o, float64(d.Pending), label("status", "PENDING"))
+	i.queueItems.set(o, float64(d.Claimed), label("status", "CLAIMED"))
+	i.queueItems.set(o, float64(d.Dispatched), label("status", "DISPATCHED"))
+	i.queueItems.set(o, float64(d.Unanswered), label("status", "UNANSWERED"))
+	i.oldestWaiting.set(o, oldest.Seconds())
+	i.oldestUnanswered.set(o, unanswered.Seconds())
+	i.deadLettersOpen.set(o, float64(d.DeadLetters))
+	i.replicas.set(o, float64(d.Replicas))
+	i.maxClaims.set(o, float64(d.MaxClaims))
+	i.paused.set(o, truth(d.Paused))
+	i.notificationQueue.set(o, d.NotifyQueue)
+	i.itemsParked.set(o, float64(d.Parked))
+	i.signalsUndelivered.set(o, float64(d.Signals))
+	i.oldestSignal.set(o, orZero(d.OldestSignal).Seconds())
+	i.taskQueuesWithoutPoller.set(o, float64(d.IdleQueues))
+	i.stalledExecutions.set(o, float64(d.WithoutPoller), label("reason", "no_poller"))
+	i.stalledExecutions.set(o, float64(d.Failing), label("reason", "task_failing"))
 	for _, w := range seen.workspaces {
 		id := label("workspace_id", w.WorkspaceID)
-		set("pgdispatch_workspace_waiting", float64(w.Waiting), id)
-		set("pgdispatch_workspace_active", float64(w.Claimed+w.Running+w.Unanswered), id)
-		set("pgdispatch_workspace_limit", float64(w.MaxConcurrentWorkflows), id)
+		i.workspaceWaiting.set(o, float64(w.Waiting), id)
+		i.workspaceActive.set(o, float64(w.Claimed+w.Running+w.Unanswered), id)
+		i.workspaceLimit.set(o, float64(w.MaxConcurrentWorkflows), id)
 	}
 	if seen.limits != nil {
-		observeLimits(*seen.limits, set)
+		i.observeLimits(*seen.limits, o)
 	}
 }
 
@@ -141,19 +128,19 @@ func (g *Gauges) observeQueue(ctx context.Context, set setter) {
 // ID.
 const otherLimits = "other"
 
-func observeLimits(use operate.LimitUse, set setter) {
+func (i *instruments) observeLimits(use operate.LimitUse, o metric.Observer) {
 	for _, l := range use.Limits {
 		of := limitLabels(l.Key, l.WorkspaceID)
-		set("pgdispatch_limit_active", float64(l.Active), of)
-		set("pgdispatch_limit_waiting", float64(l.Waiting), of)
-		set("pgdispatch_limit_full", truth(l.Full()), of)
+		i.limitActive.set(o, float64(l.Active), of)
+		i.limitWaiting.set(o, float64(l.Waiting), of)
+		i.limitFull.set(o, truth(l.Full()), of)
 		if l.MaxConcurrent != nil {
-			set("pgdispatch_limit_max", float64(*l.MaxConcurrent), of)
+			i.limitMax.set(o, float64(*l.MaxConcurrent), of)
 		}
 	}
 	others := limitLabels(otherLimits, otherLimits)
-	set("pgdispatch_limit_active", float64(use.OthersActive), others)
-	set("pgdispatch_limit_waiting", float64(use.OthersWaiting), others)
+	i.limitActive.set(o, float64(use.OthersActive), others)
+	i.limitWaiting.set(o, float64(use.OthersWaiting), others)
 }
 
 // limitLabels returns the labels of a limit. An empty workspace means over all workspaces.

@@ -93,10 +93,10 @@ func (h *heldItems) end(id int64, verb claim.Verb, took interval) {
 		if h.dispatched != nil {
 			h.dispatched(one.workspaceID, one.due(), one.startable())
 		}
-		h.instruments.record("pgdispatch_item_attempts", float64(one.attempts))
+		h.instruments.itemAttempts.record(float64(one.attempts))
 	case claim.Fail:
-		h.instruments.record("pgdispatch_item_attempts", float64(one.attempts))
-		h.instruments.count("pgdispatch_items_failed_total", 1, one.reason())
+		h.instruments.itemAttempts.record(float64(one.attempts))
+		h.instruments.itemsFailed.add(1, one.reason())
 	}
 	h.settleSpans(one, verb, took)
 	h.ended(one, last)
@@ -115,7 +115,7 @@ func (h *heldItems) lost(id int64) {
 // ended measures the batch once its last item has ended.
 func (h *heldItems) ended(one *heldItem, last bool) {
 	if last {
-		h.instruments.record("pgdispatch_claim_processing_seconds", time.Since(one.batch.began).Seconds())
+		h.instruments.claimProcessing.record(time.Since(one.batch.began).Seconds())
 		endSpan(one.batch.flow)
 	}
 }

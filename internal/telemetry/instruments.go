@@ -8,111 +8,91 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// instruments holds all instruments by name. Labels are prebuilt, so that counting an item allocates nothing. A nil
-// *instruments measures nothing.
-type instruments struct {
-	counters   map[string]counterOf
-	histograms map[string][]metric.Float64Histogram // under each of their names
-	gauges     map[string]metric.Float64ObservableGauge
+// maker makes instruments, and keeps what it has made.
+type maker struct {
+	meter  metric.Meter
+	all    []Metric
+	gauges []metric.Observable
+	errs   []error
 }
 
-// counterOf is a counter, under each of its names.
-type counterOf struct {
-	of     []metric.Int64Counter
+// made notes a metric. The caller goes on after an error: newInstruments returns it.
+func (m *maker) made(kind string, of Metric, err error) {
+	of.Kind = kind
+	m.all = append(m.all, of)
+	if err != nil {
+		m.errs = append(m.errs, fmt.Errorf("make metric %s: %w", of.Name, err))
+	}
+}
+
+// counter is a counter without a label.
+type counter struct{ of metric.Int64Counter }
+
+func (m *maker) counter(of Metric) counter {
+	c, err := m.meter.Int64Counter(of.Name, metric.WithDescription(of.Meaning))
+	m.made("counter", of, err)
+	c.Add(context.Background(), 0) // it is exported from the start
+	return counter{c}
+}
+
+func (c counter) add(n int) {
+	if n != 0 {
+		c.of.Add(context.Background(), int64(n))
+	}
+}
+
+// counterBy is a counter with a label. Its values are prebuilt, so that counting an item allocates nothing.
+type counterBy struct {
+	of     metric.Int64Counter
 	label  string
 	values map[string]metric.AddOption
 }
 
-func (c counterOf) add(n int, option ...metric.AddOption) {
-	for _, counter := range c.of {
-		counter.Add(context.Background(), int64(n), option...)
+func (m *maker) counterBy(of Metric) counterBy {
+	c, err := m.meter.Int64Counter(of.Name, metric.WithDescription(of.Meaning))
+	m.made("counter", of, err)
+	by := counterBy{c, of.Label, map[string]metric.AddOption{}}
+	for _, value := range of.Values {
+		by.values[value] = label(of.Label, value)
+		c.Add(context.Background(), 0, by.values[value])
 	}
+	return by
 }
 
-// newInstruments creates all instruments of the catalogue.
-func newInstruments(meter metric.Meter) (*instruments, error) {
-	all := &instruments{map[string]counterOf{}, map[string][]metric.Float64Histogram{},
-		map[string]metric.Float64ObservableGauge{}}
-	for _, m := range Catalogue() {
-		var err error
-		switch m.Kind {
-		case counter:
-			err = all.addCounter(meter, m)
-		case histogram:
-			err = all.addHistogram(meter, m)
-		case gauge:
-			all.gauges[m.Name], err = meter.Float64ObservableGauge(m.Name, metric.WithDescription(m.Meaning))
-		}
-		if err != nil {
-			return nil, fmt.Errorf("make metric %s: %w", m.Name, err)
-		}
-	}
-	return all, nil
-}
-
-// names returns the metric's name, and the former one if it has one.
-func (m Metric) names() []string {
-	if m.Former == "" {
-		return []string{m.Name}
-	}
-	return []string{m.Name, m.Former}
-}
-
-func (i *instruments) addHistogram(meter metric.Meter, m Metric) error {
-	for _, name := range m.names() {
-		made, err := meter.Float64Histogram(name, metric.WithDescription(m.Meaning),
-			metric.WithExplicitBucketBoundaries(m.Buckets...))
-		if err != nil {
-			return err
-		}
-		i.histograms[m.Name] = append(i.histograms[m.Name], made)
-	}
-	return nil
-}
-
-func (i *instruments) addCounter(meter metric.Meter, m Metric) error {
-	c := counterOf{label: m.Label, values: map[string]metric.AddOption{}}
-	for _, name := range m.names() {
-		made, err := meter.Int64Counter(name, metric.WithDescription(m.Meaning))
-		if err != nil {
-			return err
-		}
-		c.of = append(c.of, made)
-	}
-	for _, value := range m.Values {
-		c.values[value] = label(m.Label, value)
-		c.add(0, c.values[value])
-	}
-	if m.Label == "" {
-		c.add(0)
-	}
-	i.counters[m.Name] = c
-	return nil
-}
-
-// count adds n to a counter. value is the label's value, empty if the counter has no label.
-func (i *instruments) count(name string, n int, value string) {
-	if i == nil {
+func (c counterBy) add(n int, value string) {
+	if n == 0 {
 		return
 	}
-	c := i.counters[name]
-	switch option, known := c.values[value]; {
-	case n == 0:
-	case known:
-		c.add(n, option)
-	case c.label == "":
-		c.add(n)
-	default:
-		c.add(n, label(c.label, value))
+	option, known := c.values[value]
+	if !known {
+		option = label(c.label, value)
 	}
+	c.of.Add(context.Background(), int64(n), option)
 }
 
-func (i *instruments) record(name string, value float64) {
-	if i != nil {
-		for _, histogram := range i.histograms[name] {
-			histogram.Record(context.Background(), value)
-		}
-	}
+type histogram struct{ of metric.Float64Histogram }
+
+func (m *maker) histogram(of Metric) histogram {
+	h, err := m.meter.Float64Histogram(of.Name, metric.WithDescription(of.Meaning),
+		metric.WithExplicitBucketBoundaries(of.Buckets...))
+	m.made("histogram", of, err)
+	return histogram{h}
+}
+
+func (h histogram) record(value float64) { h.of.Record(context.Background(), value) }
+
+// gauge is read at the time of a scrape.
+type gauge struct{ of metric.Float64ObservableGauge }
+
+func (m *maker) gauge(of Metric) gauge {
+	g, err := m.meter.Float64ObservableGauge(of.Name, metric.WithDescription(of.Meaning))
+	m.made("gauge", of, err)
+	m.gauges = append(m.gauges, g)
+	return gauge{g}
+}
+
+func (g gauge) set(o metric.Observer, value float64, labels ...metric.ObserveOption) {
+	o.ObserveFloat64(g.of, value, labels...)
 }
 
 func label(key, value string) metric.MeasurementOption {

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -53,7 +54,8 @@ type Telemetry struct {
 
 	version     string
 	meter       metric.Meter
-	instruments *instruments // nil if metrics are off
+	instruments *instruments // measure nothing if metrics are off
+	gauges      []metric.Observable
 	tracer      trace.Tracer // nil if tracing is off
 	heldItems   heldItems
 	pulse       pulse
@@ -71,6 +73,9 @@ func New(ctx context.Context, o Options) (*Telemetry, error) {
 	t := &Telemetry{version: o.Version, pulse: pulse{starts: rate{began: time.Now()}, news: make(chan struct{}, 1),
 		wakeUps: map[string]int64{}}}
 	t.heldItems.dispatched = t.pulse.dispatched
+	if err := t.measure(noop.Meter{}); err != nil {
+		return nil, err
+	}
 	if !o.Scraped && metrics == offProtocol && traces == offProtocol {
 		return t, nil
 	}
@@ -129,10 +134,13 @@ func (t *Telemetry) addMetrics(ctx context.Context, scraped bool, otlp protocol,
 	}
 	provider := sdkmetric.NewMeterProvider(options...)
 	t.shutdown = append(t.shutdown, provider.Shutdown)
-	t.meter = provider.Meter(scope)
-	var err error
-	t.instruments, err = newInstruments(t.meter)
-	t.heldItems.instruments = t.instruments
+	return t.measure(provider.Meter(scope))
+}
+
+// measure makes the instruments with meter.
+func (t *Telemetry) measure(meter metric.Meter) error {
+	made, m, err := newInstruments(meter)
+	t.meter, t.instruments, t.heldItems.instruments, t.gauges = meter, made, made, m.gauges
 	return err
 }
 

@@ -6,14 +6,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
-	"github.com/pgdispatch/pgdispatch/sweeper"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,11 +38,7 @@ func table() string {
 		if len(m.Values) > 0 {
 			label += ": `" + strings.Join(m.Values, "`, `") + "`"
 		}
-		former := ""
-		if m.Former != "" {
-			former = " Also: `" + m.Former + "`."
-		}
-		fmt.Fprintf(&text, "| `%s` | %s, %s%s | %s%s |\n", m.Name, m.Kind, m.Unit, label, m.Meaning, former)
+		fmt.Fprintf(&text, "| `%s` | %s, %s%s | %s |\n", m.Name, m.Kind, m.Unit, label, m.Meaning)
 	}
 	return text.String()
 }
@@ -71,24 +66,23 @@ func TestEveryMetricIsDescribedInFull(t *testing.T) {
 		require.False(t, names[m.Name], "%s is there twice", m.Name)
 		names[m.Name] = true
 		require.Regexp(t, `^pgdispatch_[a-z_]+$`, m.Name)
-		require.Equal(t, m.Kind == counter, strings.HasSuffix(m.Name, "_total"), m.Name)
+		require.Equal(t, m.Kind == "counter", strings.HasSuffix(m.Name, "_total"), m.Name)
 		require.NotEmpty(t, m.Unit, m.Name)
 		require.Regexp(t, `^[A-Z].*\.$|^[A-Z1-9].*: .*`, m.Meaning, m.Name)
-		require.Equal(t, m.Kind == histogram, m.Buckets != nil, m.Name)
-		require.False(t, m.Kind == counter && m.Label != "" && m.Values == nil, "%s has an unbounded label", m.Name)
+		require.Equal(t, m.Kind == "histogram", m.Buckets != nil, m.Name)
+		require.False(t, m.Kind == "counter" && m.Label != "" && m.Values == nil, "%s has an unbounded label", m.Name)
 		require.NotContains(t, m.Meaning, "|")
 	}
 }
 
-func TestAFormerNameCountsTheSame(t *testing.T) {
+func TestEveryInstrumentIsMade(t *testing.T) {
 	t.Parallel()
 	about, _ := measured(t)
-	about.Swept(sweeper.Swept{Requeued: 3}, nil)
-	requireValue(t, about, "pgdispatch_items_recovered_total", 3)
-	requireValue(t, about, "queue_stale_recovery_count", 3)
-	about.Claimed(time.Now(), claim.Batch{Asked: 1, Items: []claim.Item{{ID: 1}}}, nil, nil)
-	requireValue(t, about, "pgdispatch_claim_batch_size", 1)
-	requireValue(t, about, "queue_processing_batch_size", 1)
+	fields := reflect.ValueOf(about.instruments).Elem()
+	require.Len(t, Catalogue(), fields.NumField())
+	for n := range fields.NumField() {
+		require.False(t, fields.Field(n).IsZero(), fields.Type().Field(n).Name)
+	}
 }
 
 func TestCountersAreThereBeforeTheyCount(t *testing.T) {
@@ -96,11 +90,11 @@ func TestCountersAreThereBeforeTheyCount(t *testing.T) {
 	about, _ := measured(t)
 	for _, m := range Catalogue() {
 		for _, v := range m.Values {
-			if m.Kind == counter {
+			if m.Kind == "counter" {
 				require.Zero(t, value(t, about.Registry, m.Name, v), "%s %s", m.Name, v)
 			}
 		}
-		if m.Kind == counter && m.Label == "" {
+		if m.Kind == "counter" && m.Label == "" {
 			require.Zero(t, value(t, about.Registry, m.Name, ""), m.Name)
 		}
 	}
