@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 )
 
 // benchItem has IDs and an input as in production.
@@ -36,8 +37,15 @@ func BenchmarkHoldALease(b *testing.B) {
 // atOnce is a starter that succeeds immediately.
 type atOnce struct{}
 
-func (atOnce) Start(context.Context, claim.Item) (string, error)      { return "run", nil }
-func (atOnce) Find(context.Context, claim.Item) (string, bool, error) { return "", false, nil }
+func (atOnce) Start(context.Context, claim.Item) (string, engine.Outcome, error) {
+	return "run", engine.Started, nil
+}
+
+func (atOnce) Find(context.Context, claim.Item) (string, engine.Outcome, error) {
+	return "", engine.NotSent, nil
+}
+
+func (atOnce) Remedy(error, string) string { return "" }
 
 // BenchmarkHandOver measures a worker's cost per item without Temporal.
 func BenchmarkHandOver(b *testing.B) {

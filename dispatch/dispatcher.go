@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // Store is the part of the store that the dispatcher needs.
@@ -30,10 +30,14 @@ type Store interface {
 	Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error)
 }
 
-// Starter starts workflows. TemporalStarter implements it; tests use a fake.
+// Starter starts workflows in an engine. Outcomes say what errors mean.
 type Starter interface {
-	Start(ctx context.Context, item claim.Item) (runID string, err error)
-	Find(ctx context.Context, item claim.Item) (runID string, found bool, err error)
+	// Start starts an item's workflow, or finds that an earlier attempt has.
+	Start(ctx context.Context, item claim.Item) (runID string, outcome engine.Outcome, err error)
+	// Find looks for a workflow that an earlier attempt has started. If there is none, the outcome is engine.NotSent.
+	Find(ctx context.Context, item claim.Item) (runID string, outcome engine.Outcome, err error)
+	// Remedy returns what a person can do about an error of the namespace, or "" if that is not known.
+	Remedy(err error, namespace string) string
 }
 
 // Gate coordinates a dispatcher with enqueuers, so that commits notify it while it sleeps and only then. notify.Gate
@@ -101,7 +105,7 @@ type Dispatcher struct {
 	// must not block. It is reported as paused even if none of its items waits. If nil, only items tell.
 	RefusedNamespace func() string
 	// Dispatched is called after each successful dispatch and must not block. If nil, nothing is reported.
-	Dispatched func(temporal.Execution)
+	Dispatched func(item *claim.Item, runID string)
 	// Observer is told what the dispatcher does. If nil, nothing is reported.
 	Observer Observer
 	Log      *slog.Logger
@@ -140,7 +144,7 @@ type run struct {
 
 // result is what a dispatch reports to the claim loop.
 type result struct {
-	outcome temporal.Outcome
+	outcome engine.Outcome
 	err     error
 	asked   bool          // whether Temporal was asked
 	sent    time.Time     // when Temporal was asked

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -165,7 +166,7 @@ func TestItemsOwnFailureDoesNotStopTheOthers(t *testing.T) {
 func TestFailureOfTheItemsOwnIsRetriedUpToMaxAttempts(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.enqueue(1)
-		d.onStart = d.failsWith(temporal.As(temporal.Retryable, errors.New("it broke")), time.Hour)
+		d.onStart = d.failsWith(temporal.As(engine.Retryable, errors.New("it broke")), time.Hour)
 		stop := d.run()
 		pass(time.Minute)
 		require.Equal(t, []claim.Verb{claim.Retry, claim.Retry, claim.Fail}, d.verbs())

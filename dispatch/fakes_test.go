@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
@@ -138,10 +139,10 @@ func (d *desk) poll(ctx context.Context) {
 
 func (d *desk) now() time.Duration { return time.Since(d.began) }
 
-func (d *desk) report(e temporal.Execution) {
+func (d *desk) report(item *claim.Item, runID string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.book.reported = append(d.book.reported, e.ID+"="+e.RunID)
+	d.book.reported = append(d.book.reported, item.ExecutionID+"="+runID)
 }
 
 // seen returns the calls of the fakes so far.
@@ -313,7 +314,7 @@ func (f fakeStore) putBack(verb claim.Verb, batch []claim.Settlement) []int64 {
 
 type fakeStarter struct{ *desk }
 
-func (f fakeStarter) Start(ctx context.Context, item claim.Item) (string, error) {
+func (f fakeStarter) Start(ctx context.Context, item claim.Item) (runID string, outcome engine.Outcome, err error) {
 	f.mu.Lock()
 	f.busy++
 	f.book.busiest = max(f.book.busiest, f.busy)
@@ -323,18 +324,25 @@ func (f fakeStarter) Start(ctx context.Context, item claim.Item) (string, error)
 		f.busy--
 		f.mu.Unlock()
 	}()
-	if f.onStart != nil {
-		return f.onStart(ctx, item)
+	if f.onStart == nil {
+		return "run-" + item.ExecutionID, engine.Started, nil
 	}
-	return "run-" + item.ExecutionID, nil
+	runID, err = f.onStart(ctx, item)
+	return runID, temporal.Classify(err), err
 }
 
-func (f fakeStarter) Find(ctx context.Context, item claim.Item) (string, bool, error) {
-	if f.onFind != nil {
-		return f.onFind(ctx, item)
+func (f fakeStarter) Find(ctx context.Context, item claim.Item) (string, engine.Outcome, error) {
+	if f.onFind == nil {
+		return "", engine.NotSent, nil
 	}
-	return "", false, nil
+	runID, found, err := f.onFind(ctx, item)
+	if err == nil && !found {
+		return "", engine.NotSent, nil
+	}
+	return runID, temporal.Classify(err), err
 }
+
+func (fakeStarter) Remedy(err error, namespace string) string { return temporal.Remedy(err, namespace) }
 
 // starts returns an onStart that takes this long, and stops when its context ends.
 func starts(takes time.Duration) func(context.Context, claim.Item) (string, error) {

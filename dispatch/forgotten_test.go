@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -23,7 +24,7 @@ func TestForgottenItemIsLookedForBeforeItIsParked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, d *desk) {
 				d.onStart = func(context.Context, claim.Item) (string, error) {
-					return "", temporal.As(temporal.Permanent, temporal.ErrForgotten)
+					return "", temporal.As(engine.Forgotten, temporal.ErrForgotten)
 				}
 				d.onFind = func(context.Context, claim.Item) (string, bool, error) { return "run-there", c.there, nil }
 				d.onClaim = func(int) (claim.Batch, error) {

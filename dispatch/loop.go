@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/attempt"
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // claims is the loop that decides when to claim.
@@ -170,7 +170,7 @@ func (r *run) takeBack(done result) {
 	if done.item != nil {
 		r.namespaces.get(done.item.Namespace).busy--
 	}
-	if done.outcome != temporal.Started { // its item may wait again
+	if done.outcome != engine.Started { // its item may wait again
 		r.expectsWork, r.look = true, true
 	}
 	r.expectsWork = r.expectsWork || r.moreDue
@@ -187,16 +187,16 @@ func (r *run) updateBreaker(done result) {
 	now, name := time.Now(), done.item.Namespace
 	limiter := &r.namespaces.get(name).limiter
 	switch done.outcome {
-	case temporal.Blocked, temporal.Unreached, temporal.Unanswered:
+	case engine.Blocked, engine.Unreached, engine.Unanswered:
 		if r.namespaces.trip(now, name, done.outcome) {
 			r.Log.Error(
 				"Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted",
-				"outcome", done.outcome.String(), "error", done.err, "namespace", name, "remedy", temporal.Remedy(done.err, name))
+				"outcome", done.outcome.String(), "error", done.err, "namespace", name, "remedy", r.Starter.Remedy(done.err, name))
 		}
 		r.reportPauses()
 		r.expectsWork = true
 		return
-	case temporal.Throttled:
+	case engine.Throttled:
 		if limiter.learn(now, done.sent, true) {
 			r.Log.Warn("Temporal limits the rate of starts; slowing down. Items stay queued and no attempt is counted",
 				"starts_per_second", limiter.rate, "error", done.err, "namespace", name)

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -121,7 +122,7 @@ func TestTheLogSaysWhatToDoAboutAMissingNamespace(t *testing.T) {
 // If no namespace accepts starts, only probes are claimed, as with one namespace.
 func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
 	for name, err := range map[string]error{
-		"unreached":  temporal.As(temporal.Unreached, errors.New("connection refused")),
+		"unreached":  temporal.As(engine.Unreached, errors.New("connection refused")),
 		"unanswered": serviceerror.NewUnavailable("connection reset"),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"github.com/sethvargo/go-retry"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/attempt"
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // namespaces tracks which namespaces accept no workflows now, or only a limited rate. A refusal by one says nothing
@@ -180,10 +180,10 @@ func (s *namespaces) paused(now time.Time) (paused int, all bool) {
 
 // trip pauses a namespace, or everything if Temporal could not be reached or if it is the only namespace. It reports
 // whether that is new.
-func (s *namespaces) trip(now time.Time, name string, outcome temporal.Outcome) (opened bool) {
+func (s *namespaces) trip(now time.Time, name string, outcome engine.Outcome) (opened bool) {
 	b, said := &s.get(name).breaker, false
 	switch {
-	case outcome == temporal.Unreached:
+	case outcome == engine.Unreached:
 		b, s.only = &s.connection, ""
 	case !s.get(name).breaker.open() && !s.several(name):
 		b, s.only = &s.connection, name

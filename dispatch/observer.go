@@ -1,11 +1,10 @@
 package dispatch
 
 import (
-	"errors"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 )
 
 // Observer is told what the dispatcher does, for metrics and traces. Its methods must not block. They are called from
@@ -19,8 +18,8 @@ type Observer interface {
 	// replica knew that something waits and had a free worker.
 	Stalled(time.Duration)
 	// Starting is called before a workflow is started, with the request to send. It may change the request's
-	// Traceparent. started is called with the result; outcome is a name from Outcome, "forgotten" or "panic".
-	Starting(request *claim.Item) (started func(runID, outcome string, err error))
+	// Traceparent. started is called with the result.
+	Starting(request *claim.Item) (started func(runID string, outcome engine.Outcome, err error))
 	// Settled is called after each settle other than a claim's.
 	Settled(began time.Time, verb claim.Verb, settled []int64, err error)
 	// Renewed is called after each heartbeat.
@@ -39,21 +38,13 @@ type noObserver struct{}
 func (noObserver) Woken(string)                                   {}
 func (noObserver) Claimed(time.Time, claim.Batch, []int64, error) {}
 func (noObserver) Stalled(time.Duration)                          {}
-func (noObserver) Starting(*claim.Item) func(string, string, error) {
-	return func(string, string, error) {}
+func (noObserver) Starting(*claim.Item) func(string, engine.Outcome, error) {
+	return func(string, engine.Outcome, error) {}
 }
 func (noObserver) Settled(time.Time, claim.Verb, []int64, error) {}
 func (noObserver) Renewed(error)                                 {}
 func (noObserver) Lost(int64)                                    {}
 func (noObserver) Paused(int, bool)                              {}
-
-// outcomeName returns the outcome of a start for an Observer.
-func outcomeName(err error) string {
-	if errors.Is(err, temporal.ErrForgotten) {
-		return "forgotten"
-	}
-	return temporal.Classify(err).String()
-}
 
 // StallAfter is the time from which an interruption of claims counts as a stall.
 const StallAfter = 50 * time.Millisecond

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -120,9 +121,9 @@ func (b *book) note(format string, args ...any) {
 	b.lines = append(b.lines, fmt.Sprintf(format, args...))
 }
 
-func (b *book) Starting(request *claim.Item) func(string, string, error) {
+func (b *book) Starting(request *claim.Item) func(string, engine.Outcome, error) {
 	request.Traceparent = "changed"
-	return func(runID, outcome string, err error) { b.note("start %d: %s", request.ID, outcome) }
+	return func(runID string, outcome engine.Outcome, err error) { b.note("start %d: %s", request.ID, outcome) }
 }
 
 func (b *book) Settled(_ time.Time, verb claim.Verb, settled []int64, err error) {
@@ -140,7 +141,7 @@ func TestTheObserverHearsOfEachStartSettleAndHeartbeat(t *testing.T) {
 			if item.ID == 2 {
 				panic("boom")
 			}
-			return "", temporal.As(temporal.Permanent, temporal.ErrForgotten)
+			return "", temporal.As(engine.Forgotten, temporal.ErrForgotten)
 		}
 		d.enqueue(2)
 		stop := d.run()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -74,7 +75,7 @@ func TestPanicInASettleIsLikeNoAnswer(t *testing.T) {
 func TestPanicOfWhoeverIsToldOfADispatchHarmsNobody(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.enqueue(20)
-		d.Dispatched = func(temporal.Execution) { panic("boom") }
+		d.Dispatched = func(*claim.Item, string) { panic("boom") }
 		stop := d.run()
 		pass(time.Second)
 		require.Len(t, d.verbs(), 20)
@@ -103,7 +104,7 @@ func TestItemWhoseWorkerPanickedIsNotHeldForEver(t *testing.T) {
 		d.enqueue(2)
 		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
 			if item.ID == 1 {
-				return "", temporal.As(temporal.NotSent, errors.New("no time"))
+				return "", temporal.As(engine.NotSent, errors.New("no time"))
 			}
 			return starts(25*time.Second)(t.Context(), item)
 		}

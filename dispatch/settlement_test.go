@@ -6,39 +6,38 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/stretchr/testify/require"
 )
 
 func TestSettlementSaysHowAnOutcomeEndsAClaim(t *testing.T) {
 	t.Parallel()
-	panicked := panicError{temporal.As(temporal.Retryable, errors.New("panic: boom"))}
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
-		outcome  temporal.Outcome
+		outcome  engine.Outcome
 		err      error
 		failures int
 		verb     claim.Verb
 		unknown  bool
 		delay    time.Duration // before jitter
 	}{
-		"started":                     {temporal.Started, nil, 0, claim.Dispatched, false, 0},
-		"started after failures":      {temporal.Started, nil, 9, claim.Dispatched, false, 0},
-		"permanent":                   {temporal.Permanent, boom, 0, claim.Fail, false, 0},
-		"first failure":               {temporal.Retryable, boom, 0, claim.Retry, false, time.Second},
-		"second":                      {temporal.Retryable, boom, 1, claim.Retry, false, 2 * time.Second},
-		"third failure, the last":     {temporal.Retryable, boom, 2, claim.Fail, false, 4 * time.Second},
-		"beyond the last":             {temporal.Retryable, boom, 7, claim.Fail, false, 128 * time.Second},
-		"a panic":                     {temporal.Retryable, panicked, 0, claim.Retry, true, time.Second},
-		"the last panic":              {temporal.Retryable, panicked, 2, claim.Fail, true, 4 * time.Second},
-		"busy":                        {temporal.Busy, boom, 2, claim.Release, true, time.Second},
-		"not sent":                    {temporal.NotSent, boom, 2, claim.Release, false, 0},
-		"blocked":                     {temporal.Blocked, boom, 2, claim.Release, false, 0},
-		"unreached":                   {temporal.Unreached, boom, 2, claim.Release, false, 0},
-		"throttled":                   {temporal.Throttled, boom, 2, claim.Release, true, 0},
-		"unanswered":                  {temporal.Unanswered, boom, 0, claim.Release, true, 0},
-		"unanswered at the last try":  {temporal.Unanswered, boom, 2, claim.Release, true, 0},
-		"unanswered beyond the limit": {temporal.Unanswered, boom, 100, claim.Release, true, 0},
+		"started":                     {engine.Started, nil, 0, claim.Dispatched, false, 0},
+		"started after failures":      {engine.Started, nil, 9, claim.Dispatched, false, 0},
+		"permanent":                   {engine.Permanent, boom, 0, claim.Fail, false, 0},
+		"first failure":               {engine.Retryable, boom, 0, claim.Retry, false, time.Second},
+		"second":                      {engine.Retryable, boom, 1, claim.Retry, false, 2 * time.Second},
+		"third failure, the last":     {engine.Retryable, boom, 2, claim.Fail, false, 4 * time.Second},
+		"beyond the last":             {engine.Retryable, boom, 7, claim.Fail, false, 128 * time.Second},
+		"a panic":                     {engine.Panicked, boom, 0, claim.Retry, true, time.Second},
+		"the last panic":              {engine.Panicked, boom, 2, claim.Fail, true, 4 * time.Second},
+		"busy":                        {engine.Busy, boom, 2, claim.Release, true, time.Second},
+		"not sent":                    {engine.NotSent, boom, 2, claim.Release, false, 0},
+		"blocked":                     {engine.Blocked, boom, 2, claim.Release, false, 0},
+		"unreached":                   {engine.Unreached, boom, 2, claim.Release, false, 0},
+		"throttled":                   {engine.Throttled, boom, 2, claim.Release, true, 0},
+		"unanswered":                  {engine.Unanswered, boom, 0, claim.Release, true, 0},
+		"unanswered at the last try":  {engine.Unanswered, boom, 2, claim.Release, true, 0},
+		"unanswered beyond the limit": {engine.Unanswered, boom, 100, claim.Release, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -48,7 +47,7 @@ func TestSettlementSaysHowAnOutcomeEndsAClaim(t *testing.T) {
 			require.EqualValues(t, 3, s.Token)
 			require.Equal(t, c.verb, s.Verb)
 			require.Equal(t, c.unknown, s.Unanswered)
-			require.Equal(t, c.outcome == temporal.Started, s.RunID == "run")
+			require.Equal(t, c.outcome == engine.Started, s.RunID == "run")
 			require.Equal(t, c.err == nil, s.Error == "")
 			require.GreaterOrEqual(t, s.Delay, c.delay*8/10)
 			require.LessOrEqual(t, s.Delay, c.delay*12/10)
@@ -58,7 +57,7 @@ func TestSettlementSaysHowAnOutcomeEndsAClaim(t *testing.T) {
 
 func TestSettlementKeepsAnErrorThatPostgresTakes(t *testing.T) {
 	t.Parallel()
-	s := (&run{}).settlement(claim.Item{}, temporal.Permanent, "", errors.New("bad \x00 \xff text\nin two lines"))
+	s := (&run{}).settlement(claim.Item{}, engine.Permanent, "", errors.New("bad \x00 \xff text\nin two lines"))
 	require.Equal(t, "bad \uFFFD \uFFFD text in two lines", s.Error)
 }
 

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 const (
@@ -202,7 +202,7 @@ func (r *run) settleStarted() {
 	for _, s := range r.started {
 		r.settler.requests <- settleRequest{s.Settlement, func(err error) {
 			r.end(s, err)
-			r.outcomes <- result{outcome: temporal.Started}
+			r.outcomes <- result{outcome: engine.Started}
 		}}
 	}
 	r.started = r.started[:0]
@@ -215,7 +215,7 @@ func (r *run) end(s *started, err error) {
 		r.lost(s.item, s.Verb, err)
 	case r.Dispatched != nil:
 		_ = contained(r.Log, "report of a dispatched execution", func() {
-			r.Dispatched(temporal.Execution{ID: s.item.ExecutionID, RunID: s.RunID, Namespace: s.item.Namespace})
+			r.Dispatched(s.item, s.RunID)
 		})
 	}
 }

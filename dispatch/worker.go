@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // work is one worker: it dispatches items until the channel is closed. Consecutive items share a context until a lease
@@ -26,7 +26,7 @@ func (r *run) work(all context.Context) {
 		if err := contained(r.Log, "worker", func() { done = r.handOver(ctx, lose, &item) }); err != nil {
 			// The lease is no longer renewed. The next replica that claims the item asks Temporal for the outcome.
 			r.held.drop(&item)
-			done = result{outcome: temporal.NotSent}
+			done = result{outcome: engine.NotSent}
 		}
 		done.item = &item
 		r.outcomes <- done
@@ -41,14 +41,13 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 		slog.Int("attempt", item.AttemptCount), slog.Float64("waited_ms", milliseconds(item.Waited)))
 
 	began := time.Now()
-	runID, asked, err := r.attempt(ctx, item)
-	outcome := temporal.Classify(err)
+	runID, outcome, asked, err := r.attempt(ctx, item)
 	if errors.Is(context.Cause(ctx), claim.ErrLost) {
 		// The next claimant sends the same request, and learns from Temporal if the workflow has started.
 		r.held.release(lease)
 		r.logAbout(item).WarnContext(ctx, "Lease lost", "error", err)
 		r.observer.Lost(item.ID)
-		return result{outcome: temporal.Started}
+		return result{outcome: engine.Started}
 	}
 	settlement := r.settlement(*item, outcome, runID, err)
 	if settlement.Verb == claim.Fail && item.Unanswered {
@@ -104,49 +103,44 @@ func (r *run) lost(item *claim.Item, verb claim.Verb, err error) {
 }
 
 // attempt asks Temporal to start the item, unless there is nothing to ask. A panic becomes an error of this item only.
-func (r *run) attempt(ctx context.Context, item *claim.Item) (runID string, asked bool, err error) {
-	defer r.contain(ctx, item, &err)
+func (r *run) attempt(ctx context.Context, item *claim.Item) (runID string, outcome engine.Outcome, asked bool,
+	err error) {
+	defer r.contain(ctx, item, &outcome, &err)
 	if item.Problem != "" {
 		r.Log.WarnContext(ctx, problemMessage(item.Problem), "queue_item_id", item.ID,
 			"workspace_id", item.WorkspaceID, "workflow_definition_id", item.WorkflowDefinitionID)
-		return "", false, temporal.As(temporal.Permanent, errors.New(string(item.Problem)))
+		return "", engine.Permanent, false, errors.New(string(item.Problem))
 	}
 	timeout := min(r.StartTimeout, time.Until(item.Deadline)-r.Lease/10)
 	if timeout <= 0 || ctx.Err() != nil {
-		return "", false, temporal.As(temporal.NotSent,
-			errors.Join(errors.New("lease leaves no time to start the workflow"), context.Cause(ctx)))
+		return "", engine.NotSent, false,
+			errors.Join(errors.New("lease leaves no time to start the workflow"), context.Cause(ctx))
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, startTimeoutError(timeout))
 	defer cancel()
-	runID, err = r.start(ctx, *item)
+	runID, outcome, err = r.start(ctx, *item)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	if err != nil {
 		// The claim loop logs an outage once, as an error.
-		level, outcome := slog.LevelError, temporal.Classify(err)
-		if outcome.IsSystemic() || outcome == temporal.Busy {
+		level := slog.LevelError
+		if outcome.IsSystemic() || outcome == engine.Busy {
 			level = slog.LevelDebug
 		}
 		r.Log.Log(ctx, level, "Failed to start Temporal workflow", "queue_item_id", item.ID,
 			"outcome", outcome.String(), "error", err)
 	}
-	return runID, true, err
+	return runID, outcome, true, err
 }
 
 // start sends the request, and tells the observer.
-func (r *run) start(ctx context.Context, request claim.Item) (runID string, err error) {
-	started, outcome := r.observer.Starting(&request), "panic"
+func (r *run) start(ctx context.Context, request claim.Item) (runID string, outcome engine.Outcome, err error) {
+	started := r.observer.Starting(&request)
+	outcome = engine.Panicked
 	defer func() { started(runID, outcome, err) }()
-	runID, err = r.Starter.Start(ctx, request)
-	outcome = outcomeName(err)
-	return runID, err
+	return r.Starter.Start(ctx, request)
 }
-
-// panicError is a panic, which is assumed to be caused by the item.
-type panicError struct{ error }
-
-func (e panicError) Unwrap() error { return e.error }
 
 // startTimeoutError reports that a start was not answered in time. Its text is formatted lazily, because every start
 // creates one and few show it.
@@ -171,19 +165,19 @@ func problemMessage(problem claim.Problem) string {
 	}
 }
 
-// contain is deferred around calls to Temporal. It turns a panic into an error.
-func (r *run) contain(ctx context.Context, item *claim.Item, err *error) {
+// contain is deferred around calls of the Starter. It turns a panic into an error of the item.
+func (r *run) contain(ctx context.Context, item *claim.Item, outcome *engine.Outcome, err *error) {
 	if recovered := recover(); recovered != nil {
 		r.Log.ErrorContext(ctx, "Panic while dispatching a queue item", "queue_item_id", item.ID,
 			"panic", postgres.Clean(fmt.Sprint(recovered)), "stack", string(debug.Stack()))
-		*err = panicError{temporal.As(temporal.Retryable, fmt.Errorf("panic: %v", recovered))}
+		*outcome, *err = engine.Panicked, fmt.Errorf("panic: %v", recovered)
 	}
 }
 
 // lookBeforeFailing checks whether an earlier, unanswered attempt has started the workflow, for example before its
 // definition was deleted or its owner died. If so, the item counts as started and the failure is ignored.
-func (r *run) lookBeforeFailing(ctx context.Context, item *claim.Item, outcome temporal.Outcome,
-	failure error) (string, temporal.Outcome, error) {
+func (r *run) lookBeforeFailing(ctx context.Context, item *claim.Item, outcome engine.Outcome,
+	failure error) (string, engine.Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.StartTimeout,
 		fmt.Errorf("lookup of the workflow timed out after %s", r.StartTimeout))
 	defer cancel()
@@ -193,68 +187,42 @@ func (r *run) lookBeforeFailing(ctx context.Context, item *claim.Item, outcome t
 	}
 	switch {
 	case err != nil:
-		return "", temporal.Classify(err), err
-	case found:
-		return runID, temporal.Started, nil
+		return "", found, err
+	case found == engine.Started:
+		return runID, found, nil
 	default:
 		return "", outcome, failure
 	}
 }
 
-func (r *run) find(ctx context.Context, item *claim.Item) (runID string, found bool, err error) {
-	defer r.contain(ctx, item, &err)
+func (r *run) find(ctx context.Context, item *claim.Item) (runID string, found engine.Outcome, err error) {
+	defer r.contain(ctx, item, &found, &err)
 	return r.Starter.Find(ctx, *item)
 }
 
 // settlement returns how a dispatch with this outcome ends its claim.
-func (r *run) settlement(item claim.Item, outcome temporal.Outcome, runID string, err error) claim.Settlement {
+func (r *run) settlement(item claim.Item, outcome engine.Outcome, runID string, err error) claim.Settlement {
 	settlement := claim.Settlement{ID: item.ID, Token: item.Token}
 	if err != nil {
 		settlement.Error = postgres.Clean(err.Error())
 	}
 	switch outcome {
-	case temporal.Started:
+	case engine.Started:
 		settlement.Verb, settlement.RunID = claim.Dispatched, runID
-	case temporal.Retryable:
+	case engine.Retryable, engine.Panicked:
 		settlement.Verb, settlement.Delay = claim.Retry, retryDelay(item.FailureCount+1)
-		var panicked panicError
-		settlement.Unanswered = errors.As(err, &panicked) // it is not known whether the request was sent before the panic
+		settlement.Unanswered = outcome == engine.Panicked // the request may have been sent before
 		if item.FailureCount+1 >= item.MaxAttempts {
 			settlement.Verb = claim.Fail
 		}
-	case temporal.Busy:
+	case engine.Busy:
 		settlement.Verb, settlement.Unanswered, settlement.Delay = claim.Release, true, retryDelay(1)
-	case temporal.Permanent:
+	case engine.Permanent, engine.Forgotten:
 		settlement.Verb = claim.Fail
-	case temporal.NotSent, temporal.Blocked, temporal.Unreached:
+	case engine.NotSent, engine.Blocked, engine.Unreached:
 		settlement.Verb = claim.Release
-	case temporal.Throttled, temporal.Unanswered:
+	case engine.Throttled, engine.Unanswered:
 		settlement.Verb, settlement.Unanswered = claim.Release, true
 	}
 	return settlement
-}
-
-// TemporalStarter starts the workflows of items.
-type TemporalStarter struct{ Client *temporal.Client }
-
-// Start implements Starter.
-func (s *TemporalStarter) Start(ctx context.Context, item claim.Item) (string, error) {
-	return s.Client.Start(ctx, requestOf(item))
-}
-
-func requestOf(item claim.Item) temporal.Start {
-	return temporal.Start{
-		ExecutionID: item.ExecutionID, Namespace: item.Namespace,
-		WorkflowType: item.WorkflowType, TaskQueue: item.TaskQueue, ExecutionTimeout: item.ExecutionTimeout,
-		Traceparent: item.Traceparent,
-		QueueItemID: item.ID, WorkspaceID: item.WorkspaceID,
-		WorkflowDefinitionID: item.WorkflowDefinitionID, WorkflowDefinitionVersionID: item.WorkflowDefinitionVersionID,
-		NodeIDs: item.NodeIDs, Params: item.Params, Options: item.StartOptions,
-		UnansweredFor: item.UnansweredFor,
-	}
-}
-
-// Find implements Starter.
-func (s *TemporalStarter) Find(ctx context.Context, item claim.Item) (runID string, found bool, err error) {
-	return s.Client.Find(ctx, temporal.Execution{ID: item.ExecutionID, Namespace: item.Namespace})
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
@@ -212,7 +213,7 @@ func (s *Signaler) collect(ctx context.Context, one sent) {
 		s.judge(ctx, one, &settle)
 	}
 	s.probeAt = time.Time{}
-	if errors.Is(one.err, temporal.ErrAway) && temporal.Classify(one.err) != temporal.Busy {
+	if errors.Is(one.err, temporal.ErrAway) && temporal.Classify(one.err) != engine.Busy {
 		s.probeAt = time.Now().Add(signalPause)
 	}
 	s.settled = append(s.settled, settle)
@@ -228,7 +229,7 @@ func (s *Signaler) judge(ctx context.Context, one sent, settle *SettledSignal) {
 		s.complaint.Over()
 		s.saw("delivered", 1, one.took)
 		s.Log.DebugContext(ctx, "Delivered a signal", "execution_id", id, "name", name)
-	case errors.Is(one.err, temporal.ErrEnded), temporal.Classify(one.err) == temporal.Permanent:
+	case errors.Is(one.err, temporal.ErrEnded), temporal.Classify(one.err) == engine.Permanent:
 		settle.Outcome, settle.Error = signalGivenUp, one.err.Error()
 		s.saw("given_up", 1, 0)
 		s.Log.WarnContext(ctx, "Gave up a signal", "execution_id", id, "name", name, "error",

@@ -15,6 +15,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
@@ -182,7 +183,7 @@ func TestWhatATryCameToIsSettledAndLogged(t *testing.T) {
 			case "e1":
 				return "", temporal.ErrEnded
 			case "e2":
-				return "", temporal.As(temporal.Permanent, errors.New("too large"))
+				return "", temporal.As(engine.Permanent, errors.New("too large"))
 			case "e3":
 				panic("boom")
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sethvargo/go-retry"
 
+	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/complete"
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
@@ -75,13 +76,13 @@ func (r *replica) ended(way string) func() {
 
 // dispatched returns the function that watches a started execution and delivers the signals that wait for it. If
 // Temporal will call back, watching starts only after watchGrace.
-func (r *replica) dispatched(callback *temporal.Callback) func(temporal.Execution) {
-	return func(execution temporal.Execution) {
-		r.signaler.Started(execution.ID)
+func (r *replica) dispatched(callback *temporal.Callback) func(item *claim.Item, runID string) {
+	return func(item *claim.Item, runID string) {
+		r.signaler.Started(item.ExecutionID)
 		if callback.Taken() {
-			r.watcher.WatchLater(execution.ID)
+			r.watcher.WatchLater(item.ExecutionID)
 			return
 		}
-		r.watcher.Watch(execution)
+		r.watcher.Watch(temporal.Execution{ID: item.ExecutionID, RunID: runID, Namespace: item.Namespace})
 	}
 }

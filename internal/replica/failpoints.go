@@ -13,6 +13,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/config"
 )
 
@@ -35,7 +36,7 @@ func failpoints(r *replica) {
 // "kill"}.
 type failingStarter struct{ dispatch.Starter }
 
-func (s failingStarter) Start(ctx context.Context, item claim.Item) (string, error) {
+func (s failingStarter) Start(ctx context.Context, item claim.Item) (string, engine.Outcome, error) {
 	var params struct{ Failpoint string }
 	if json.Unmarshal(item.Params, &params) == nil {
 		switch params.Failpoint {

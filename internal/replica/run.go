@@ -200,7 +200,7 @@ func (r *replica) wire(client *temporal.Client) {
 	r.signaler = &request.Signaler{Store: requests, Temporal: client, Reached: r.reach.Reached,
 		Wake: make(chan struct{}, 1), Saw: r.telemetry.Signalled, Log: component("signaler")}
 	r.dispatch = &dispatch.Dispatcher{
-		Store: r.claims, Starter: &dispatch.TemporalStarter{Client: client}, Workers: r.Workers, Lease: r.Lease,
+		Store: r.claims, Starter: starter{client}, Workers: r.Workers, Lease: r.Lease,
 		StartTimeout: r.StartTimeout, DrainTimeout: r.DrainTimeout,
 		Wake: r.wake, Hints: &r.hints, Namespaces: r.namespacesInUse, Reached: r.reach.Reached, Answered: r.reach.Answered,
 		RefusedNamespace: r.refusedNamespace, Observer: r.telemetry, Log: component("dispatcher"),

@@ -7,6 +7,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 )
 
 // BenchmarkHandOver measures the cost of telemetry per item, in a claim of ten.
@@ -29,7 +30,7 @@ func BenchmarkHandOver(b *testing.B) {
 				now := time.Now()
 				about.claimed(interval{now, now}, claim.Batch{Items: items}, nil)
 				for _, item := range items {
-					about.Starting(&item)("run", "started", nil)
+					about.Starting(&item)("run", engine.Started, nil)
 				}
 				about.settled(claim.Dispatched, ids, interval{now, now})
 			}

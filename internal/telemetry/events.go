@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
@@ -39,19 +40,18 @@ func (t *Telemetry) Renewed(err error) { t.failed("heartbeat", err) }
 
 // Starting implements dispatch.Observer. If tracing is on, the workflow continues the dispatcher's span, which
 // continues the enqueuer's.
-func (t *Telemetry) Starting(request *claim.Item) (started func(runID, outcome string, err error)) {
+func (t *Telemetry) Starting(request *claim.Item) (started func(runID string, outcome engine.Outcome, err error)) {
 	one, began := t.heldItems.of(*request), time.Now()
 	ended := t.heldItems.startSpans(one, request)
-	return func(runID, outcome string, err error) {
+	return func(runID string, outcome engine.Outcome, err error) {
 		t.instruments.startDuration.record(time.Since(began).Seconds())
-		outcome = word(outcome)
 		ended(runID, outcome, err)
-		if outcome != "started" {
-			t.instruments.startFailures.add(1, outcome)
+		if outcome != engine.Started {
+			t.instruments.startFailures.add(1, word(outcome.String()))
 		}
 		if one != nil {
 			one.outcome = outcome
-			if outcome == "started" {
+			if outcome == engine.Started {
 				t.instruments.wait.record(one.due().Seconds())
 				t.instruments.startableWait.record(one.startable().Seconds())
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
@@ -26,12 +27,12 @@ func TestEveryHandOverIsCountedOnceHoweverItEnds(t *testing.T) {
 	require.Equal(t, 5, about.heldItems.held())
 
 	settle := func(verb claim.Verb, ids ...int64) { about.Settled(time.Now(), verb, ids, nil) }
-	start(about, items[0], "started")
+	start(about, items[0], engine.Started)
 	settle(claim.Dispatched, 1)
-	start(about, items[1], "permanent")
+	start(about, items[1], engine.Permanent)
 	settle(claim.Fail, 2)
 	settle(claim.Fail, 3)
-	start(about, items[3], "not sent")
+	start(about, items[3], engine.NotSent)
 	settle(claim.Release, 4)
 	require.InDelta(t, -1, value(t, about.Registry, "pgdispatch_claim_processing_seconds", ""), 0,
 		"one start is in flight")
@@ -138,7 +139,7 @@ func TestWithoutMetricsOnlyThePulseIsMeasured(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, about.Registry)
 	about.Claimed(time.Now(), claim.Batch{Items: []claim.Item{{ID: 1}}}, []int64{2}, nil)
-	require.Equal(t, "as it is", start(about, claim.Item{Traceparent: "as it is"}, "started").Traceparent)
+	require.Equal(t, "as it is", start(about, claim.Item{Traceparent: "as it is"}, engine.Started).Traceparent)
 	about.Settled(time.Now(), claim.Dispatched, []int64{1}, nil)
 	tellAll(about, nil)
 	about.Ended("watch")

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 )
 
 // quiet discards the log.
@@ -63,10 +64,10 @@ func sum(t *testing.T, from prometheus.Gatherer, name string) float64 {
 }
 
 // start starts an item with this outcome, and returns the request as it was sent.
-func start(about *Telemetry, item claim.Item, outcome string) claim.Item {
+func start(about *Telemetry, item claim.Item, outcome engine.Outcome) claim.Item {
 	var err error
-	if outcome != "started" {
-		err = errors.New(outcome)
+	if outcome != engine.Started {
+		err = errors.New(outcome.String())
 	}
 	about.Starting(&item)("run", outcome, err)
 	return item

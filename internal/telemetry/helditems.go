@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 )
 
 // heldItems tracks each item that this replica holds, from its claim to its settle or loss. It is safe for concurrent
@@ -31,9 +32,9 @@ type heldItem struct {
 	attempts     int
 	problem      claim.Problem
 	waited       time.Duration
-	startableFor time.Duration // how long it had been startable
-	since        time.Time     // when both were measured
-	outcome      string        // of the last start
+	startableFor time.Duration  // how long it had been startable
+	since        time.Time      // when both were measured
+	outcome      engine.Outcome // of the last start
 	span         trace.Span
 }
 
@@ -145,9 +146,9 @@ func (o *heldItem) reason() string {
 		return "holder_lost"
 	}
 	switch o.outcome {
-	case "permanent":
+	case engine.Permanent:
 		return "refused"
-	case "forgotten":
+	case engine.Forgotten:
 		return "forgotten"
 	}
 	return "attempts_exhausted"

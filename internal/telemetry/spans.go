@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
 
@@ -88,9 +89,10 @@ func remote(traceparent string) trace.Span {
 
 // startSpans starts the spans of a start and sets the item's Traceparent to the new span. It returns a function that
 // ends the spans.
-func (h *heldItems) startSpans(one *heldItem, item *claim.Item) (ended func(runID, outcome string, err error)) {
+func (h *heldItems) startSpans(one *heldItem, item *claim.Item) (ended func(runID string, outcome engine.Outcome,
+	err error)) {
 	if one == nil || one.span == nil {
-		return func(string, string, error) {}
+		return func(string, engine.Outcome, error) {}
 	}
 	now := time.Now()
 	step := h.span(one.span, "step:dispatch_temporal", now)
@@ -101,11 +103,12 @@ func (h *heldItems) startSpans(one *heldItem, item *claim.Item) (ended func(runI
 	carrier := propagation.MapCarrier{}
 	traceContext.Inject(trace.ContextWithSpan(context.Background(), start), carrier)
 	item.Traceparent = carrier["traceparent"]
-	return func(runID, outcome string, err error) {
-		start.SetAttributes(attribute.String("temporalRunID", runID), attribute.String("pgdispatch.outcome", outcome))
-		if err != nil || outcome == "panic" {
-			start.SetStatus(codes.Error, outcome)
-			step.SetStatus(codes.Error, outcome)
+	return func(runID string, outcome engine.Outcome, err error) {
+		name := word(outcome.String())
+		start.SetAttributes(attribute.String("temporalRunID", runID), attribute.String("pgdispatch.outcome", name))
+		if err != nil || outcome == engine.Panicked {
+			start.SetStatus(codes.Error, name)
+			step.SetStatus(codes.Error, name)
 		}
 		if err != nil {
 			start.RecordError(errors.New(postgres.Clean(err.Error())))

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 )
 
 const enqueuer = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -37,7 +38,7 @@ func find(t *testing.T, spans *tracetest.SpanRecorder, name string) sdktrace.Rea
 }
 
 // handOver claims an item, starts it and settles it.
-func handOver(t *testing.T, about *Telemetry, item claim.Item, outcome string, verb claim.Verb) claim.Item {
+func handOver(t *testing.T, about *Telemetry, item claim.Item, outcome engine.Outcome, verb claim.Verb) claim.Item {
 	t.Helper()
 	now := time.Now()
 	about.claimed(interval{now, now.Add(time.Millisecond)}, claim.Batch{Items: []claim.Item{item}}, nil)
@@ -49,7 +50,7 @@ func handOver(t *testing.T, about *Telemetry, item claim.Item, outcome string, v
 func TestTheEnqueuersTraceGoesThroughTheDispatcherIntoTheWorkflow(t *testing.T) {
 	t.Parallel()
 	about, spans := measured(t)
-	item := handOver(t, about, claim.Item{ID: 1, Token: 1, ExecutionID: "e", Traceparent: enqueuer}, "started",
+	item := handOver(t, about, claim.Item{ID: 1, Token: 1, ExecutionID: "e", Traceparent: enqueuer}, engine.Started,
 		claim.Dispatched)
 
 	process, start, flow := find(t, spans, "step:process_item"), find(t, spans, "temporal:start_workflow"),
@@ -75,7 +76,7 @@ func TestAnItemWithoutATraceIsPartOfItsClaims(t *testing.T) {
 	t.Parallel()
 	for _, traceparent := range []string{"", "nonsense", "00-00000000000000000000000000000000-b7ad6b7169203331-01"} {
 		about, spans := measured(t)
-		handOver(t, about, claim.Item{ID: 1, Token: 1, Traceparent: traceparent}, "started", claim.Dispatched)
+		handOver(t, about, claim.Item{ID: 1, Token: 1, Traceparent: traceparent}, engine.Started, claim.Dispatched)
 		require.Equal(t, "flow:queue_processing", tree(spans)["step:process_item"])
 	}
 }
@@ -83,7 +84,8 @@ func TestAnItemWithoutATraceIsPartOfItsClaims(t *testing.T) {
 func TestAnEnqueuersTraceThatIsNotSampledIsNotRecordedAndStillContinued(t *testing.T) {
 	t.Parallel()
 	about, spans := measured(t)
-	item := handOver(t, about, claim.Item{ID: 1, Token: 1, Traceparent: enqueuer[:53] + "00"}, "started", claim.Dispatched)
+	item := handOver(t, about, claim.Item{ID: 1, Token: 1, Traceparent: enqueuer[:53] + "00"}, engine.Started,
+		claim.Dispatched)
 	require.Regexp(t, "^00-0af7651916cd43dd8448eb211c80319c-[0-9a-f]{16}-00$", item.Traceparent)
 	require.NotContains(t, tree(spans), "step:process_item")
 	require.Contains(t, tree(spans), "flow:queue_processing")
@@ -92,7 +94,7 @@ func TestAnEnqueuersTraceThatIsNotSampledIsNotRecordedAndStillContinued(t *testi
 func TestFailuresMarkTheirSpans(t *testing.T) {
 	t.Parallel()
 	about, spans := measured(t)
-	handOver(t, about, claim.Item{ID: 1, Token: 1}, "permanent", claim.Fail)
+	handOver(t, about, claim.Item{ID: 1, Token: 1}, engine.Permanent, claim.Fail)
 	require.Equal(t, "step:process_item", tree(spans)["step:mark_failed"])
 	for _, name := range []string{"temporal:start_workflow", "step:dispatch_temporal", "step:process_item"} {
 		require.Equal(t, "Error", find(t, spans, name).Status().Code.String(), name)
@@ -113,7 +115,7 @@ func TestAPanickingStarterLeavesNoSpanOpen(t *testing.T) {
 	about, spans := measured(t)
 	item := claim.Item{ID: 1, Token: 1}
 	about.claimed(interval{time.Now(), time.Now()}, claim.Batch{Items: []claim.Item{item}}, nil)
-	about.Starting(&item)("", "panic", nil)
+	about.Starting(&item)("", engine.Panicked, nil)
 	require.Equal(t, "panic", find(t, spans, "temporal:start_workflow").Status().Description)
 	requireValue(t, about, "pgdispatch_start_failures_total panic", 1)
 }

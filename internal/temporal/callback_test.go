@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -103,7 +104,7 @@ func TestAnItemThatCannotBeStartedLeavesCallbacksOn(t *testing.T) {
 	c.refuses = serviceerror.NewInvalidArgument("task queue name is too long")
 	c.fails = c.refuses
 	_, err := c.Start(t.Context(), anItem())
-	require.Equal(t, Permanent, Classify(err))
+	require.Equal(t, engine.Permanent, Classify(err))
 	require.True(t, c.Callback.Taken())
 }
 
@@ -112,7 +113,7 @@ func TestAnOutageSaysNothingAboutCallbacks(t *testing.T) {
 	c := newCaller()
 	c.refuses = serviceerror.NewUnavailable("shutting down")
 	_, err := c.Start(t.Context(), anItem())
-	require.Equal(t, Unanswered, Classify(err))
+	require.Equal(t, engine.Unanswered, Classify(err))
 	require.Len(t, c.sent, 1)
 	require.True(t, c.Callback.Taken())
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -63,24 +64,24 @@ func TestClassifyKnowsWhatTheRealClientMakesOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		code codes.Code
-		want Outcome
+		want engine.Outcome
 	}{
-		{codes.OK, Started},
-		{codes.InvalidArgument, Permanent},
-		{codes.FailedPrecondition, Permanent},
-		{codes.OutOfRange, Permanent},
-		{codes.NotFound, Blocked},
-		{codes.PermissionDenied, Blocked},
-		{codes.Unauthenticated, Blocked},
-		{codes.Unimplemented, Blocked},
-		{codes.Unavailable, Unanswered},
-		{codes.ResourceExhausted, Throttled},
-		{codes.DeadlineExceeded, Unanswered},
-		{codes.Canceled, Unanswered},
-		{codes.Internal, Unanswered},
-		{codes.Aborted, Unanswered},
-		{codes.DataLoss, Unanswered},
-		{codes.Unknown, Unanswered},
+		{codes.OK, engine.Started},
+		{codes.InvalidArgument, engine.Permanent},
+		{codes.FailedPrecondition, engine.Permanent},
+		{codes.OutOfRange, engine.Permanent},
+		{codes.NotFound, engine.Blocked},
+		{codes.PermissionDenied, engine.Blocked},
+		{codes.Unauthenticated, engine.Blocked},
+		{codes.Unimplemented, engine.Blocked},
+		{codes.Unavailable, engine.Unanswered},
+		{codes.ResourceExhausted, engine.Throttled},
+		{codes.DeadlineExceeded, engine.Unanswered},
+		{codes.Canceled, engine.Unanswered},
+		{codes.Internal, engine.Unanswered},
+		{codes.Aborted, engine.Unanswered},
+		{codes.DataLoss, engine.Unanswered},
+		{codes.Unknown, engine.Unanswered},
 	} {
 		t.Run(c.code.String(), func(t *testing.T) {
 			t.Parallel()
@@ -99,7 +100,7 @@ func TestMessageThatIsTooLargeForTheServerIsPermanent(t *testing.T) {
 	// 5 MiB, which gRPC rejects before sending. Start must not send it.
 	_, err := service.StartWorkflowExecution(t.Context(), &startRequest{Identity: strings.Repeat("x", 5<<20)})
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
-	require.Equal(t, Permanent.String(), Classify(err).String(), "%T %v", err, err)
+	require.Equal(t, engine.Permanent.String(), Classify(err).String(), "%T %v", err, err)
 }
 
 func TestRequestThatCannotBeMarshalledIsPermanent(t *testing.T) {
@@ -108,7 +109,7 @@ func TestRequestThatCannotBeMarshalledIsPermanent(t *testing.T) {
 	item := anItem()
 	item.TaskQueue = "orders\xff"
 	_, err := (&Client{Service: service, Namespace: "default"}).Start(t.Context(), item)
-	require.Equal(t, Permanent.String(), Classify(err).String(), "%T %v", err, err)
+	require.Equal(t, engine.Permanent.String(), Classify(err).String(), "%T %v", err, err)
 }
 
 func TestServerThatIsNotThereIsUnreached(t *testing.T) {
@@ -118,7 +119,7 @@ func TestServerThatIsNotThereIsUnreached(t *testing.T) {
 	require.NoError(t, listener.Close())
 	service := clientOf(t, listener.Addr().String(), nil).WorkflowService()
 	_, err = (&Client{Service: service, Namespace: "default"}).Start(t.Context(), anItem())
-	require.Equal(t, Unreached.String(), Classify(err).String(), "%T %v", err, err)
+	require.Equal(t, engine.Unreached.String(), Classify(err).String(), "%T %v", err, err)
 }
 
 // The error names the certificate's fault, and no attempt is counted.
@@ -143,7 +144,7 @@ func TestCertificateThatIsRefusedIsUnreachedAndSaysSo(t *testing.T) {
 			service := clientOf(t, server.Listener.Addr().String(), config).WorkflowService()
 			_, err := (&Client{Service: service, Namespace: "default"}).Start(t.Context(), anItem())
 			require.ErrorContains(t, err, says)
-			require.Equal(t, Unreached.String(), Classify(err).String(), "%T %v", err, err)
+			require.Equal(t, engine.Unreached.String(), Classify(err).String(), "%T %v", err, err)
 		})
 	}
 }
@@ -166,8 +167,8 @@ func TestRequestThatWasSentAndLostIsUnanswered(t *testing.T) {
 		go server.Stop() // waits for the handler, which waits for the test
 	}()
 	_, err = (&Client{Service: service, Namespace: "default"}).Start(t.Context(), anItem())
-	require.Equal(t, Unanswered.String(), Classify(err).String(), "%T %v", err, err)
+	require.Equal(t, engine.Unanswered.String(), Classify(err).String(), "%T %v", err, err)
 
 	_, err = (&Client{Service: service, Namespace: "default"}).Start(t.Context(), anItem())
-	require.Equal(t, Unreached.String(), Classify(err).String(), "the server is gone: %T %v", err, err)
+	require.Equal(t, engine.Unreached.String(), Classify(err).String(), "the server is gone: %T %v", err, err)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 	"google.golang.org/grpc"
@@ -69,7 +70,7 @@ func TestAServerThatRefusesALargeStartEitherWayIsNotTakenForOneWithoutCompressio
 	service := &encodingService{refusesAll: true}
 	starter := &Client{Service: service, Namespace: "shop"}
 	_, err := starter.Start(t.Context(), anItemOf(compressAbove+1))
-	require.Equal(t, Blocked.String(), Classify(err).String())
+	require.Equal(t, engine.Blocked.String(), Classify(err).String())
 	service.refusesAll = false
 	_, err = starter.Start(t.Context(), anItemOf(compressAbove+1))
 	require.NoError(t, err)

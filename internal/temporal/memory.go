@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"go.temporal.io/api/workflowservice/v1"
 )
 
@@ -58,7 +59,7 @@ func (t *Client) mayForget(ctx context.Context, start Start) error {
 	if assumed != nil {
 		why = fmt.Sprintf("the namespace's retention cannot be read, so %s is assumed: %v", retention, assumed)
 	}
-	return As(Permanent, fmt.Errorf("%w (first sent %s ago; %s): replay the item if its workflow did not run",
+	return As(engine.Forgotten, fmt.Errorf("%w (first sent %s ago; %s): replay the item if its workflow did not run",
 		ErrForgotten, start.UnansweredFor.Round(time.Second), why))
 }
 

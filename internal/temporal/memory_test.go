@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 )
@@ -43,7 +44,7 @@ func TestItemThatTemporalMayHaveForgottenIsNotStarted(t *testing.T) {
 				return
 			}
 			require.ErrorIs(t, err, ErrForgotten)
-			require.Equal(t, Permanent, Classify(err))
+			require.Equal(t, engine.Forgotten, Classify(err))
 			require.ErrorContains(t, err, "the namespace's retention is "+c.retention.String())
 			require.ErrorContains(t, err, "replay the item if its workflow did not run")
 			require.Empty(t, service.started)
@@ -96,10 +97,10 @@ func TestRetentionThatCannotBeReadIsTakenForTheShortest(t *testing.T) {
 
 func TestOutageWhileTheRetentionIsReadDecidesNothing(t *testing.T) {
 	t.Parallel()
-	for err, want := range map[error]Outcome{
-		serviceerror.NewUnavailable("connection refused"):    Unanswered,
-		serviceerror.NewNamespaceNotFound("shop"):            Blocked,
-		serviceerror.NewResourceExhausted(1, "rate limited"): Throttled,
+	for err, want := range map[error]engine.Outcome{
+		serviceerror.NewUnavailable("connection refused"):    engine.Unanswered,
+		serviceerror.NewNamespaceNotFound("shop"):            engine.Blocked,
+		serviceerror.NewResourceExhausted(1, "rate limited"): engine.Throttled,
 	} {
 		service := &startService{retentionError: err}
 		_, got := starterOn(service).Start(t.Context(), unanswered(time.Hour))

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/stretchr/testify/require"
 )
 
@@ -83,6 +84,6 @@ func TestStartOptionsThatCannotBeReadFailTheItem(t *testing.T) {
 	} {
 		_, err := optioned(t, options)
 		require.ErrorContains(t, err, message)
-		require.Equal(t, Permanent, Classify(err))
+		require.Equal(t, engine.Permanent, Classify(err))
 	}
 }

@@ -7,69 +7,29 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// Outcome is the result of an attempt to start a workflow, for its item and for the dispatcher.
-type Outcome int
-
-// The outcomes.
-const (
-	// Started means that Temporal has the workflow.
-	Started Outcome = iota
-	// Permanent means that this request can never succeed. The item fails and the dispatcher continues.
-	Permanent
-	// Retryable means a failure of this item alone, which may be temporary. It counts toward the definition's
-	// max_attempts.
-	Retryable
-	// Busy means that another request works on this item's workflow: often an earlier start of it that was not answered.
-	// The item keeps its slot and is tried again after a moment. Nothing is counted.
-	Busy
-	// NotSent means that the attempt ended before anything was sent. Nothing is counted.
-	NotSent
-	// Blocked means that Temporal refuses all requests of this dispatcher until a person fixes the namespace, the
-	// permission or the version. Nothing was started and nothing is counted. The dispatcher pauses and probes.
-	Blocked
-	// Unreached means that there was no connection to Temporal. Nothing was started and nothing is counted. The
-	// dispatcher pauses and probes.
-	Unreached
-	// Throttled means that Temporal limits the rate of requests, of this or any other client. The item keeps its slot,
-	// because a part of the request may have been carried out. Nothing is counted. The dispatcher lowers its rate of
-	// starts.
-	Throttled
-	// Unanswered means that the request was sent and may have been carried out: an outage, an overload, a timeout. The
-	// item keeps its slot and nothing is counted. The dispatcher pauses and probes.
-	Unanswered
-)
-
-// String returns the outcome's name for logs.
-func (o Outcome) String() string {
-	return [...]string{"started", "permanent", "retryable", "busy", "not sent", "blocked", "unreached", "throttled",
-		"unanswered"}[o]
-}
-
-// IsSystemic reports whether the outcome is about Temporal rather than the item.
-func (o Outcome) IsSystemic() bool { return o >= Blocked }
-
 // outcomeError is an error of this side of the connection, whose outcome is known.
 type outcomeError struct {
 	error
-	outcome Outcome
+	outcome engine.Outcome
 }
 
 func (e outcomeError) Unwrap() error { return e.error }
 
 // As marks err, so that Classify returns outcome for it.
-func As(outcome Outcome, err error) error { return outcomeError{err, outcome} }
+func As(outcome engine.Outcome, err error) error { return outcomeError{err, outcome} }
 
 // Classify returns what the error of a start means. It is a pure function, and the only place that knows Temporal's
 // errors.
-func Classify(err error) Outcome {
+func Classify(err error) engine.Outcome {
 	if err == nil {
-		return Started
+		return engine.Started
 	}
 	var marked outcomeError
 	var exhausted *serviceerror.ResourceExhausted
@@ -77,16 +37,16 @@ func Classify(err error) Outcome {
 	case errors.As(err, &marked):
 		return marked.outcome
 	case errors.As(err, &exhausted) && exhausted.Cause == enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW:
-		return Busy
+		return engine.Busy
 	case isBlocked(err):
-		return Blocked
+		return engine.Blocked
 	case isPassing(err):
-		return Unanswered
+		return engine.Unanswered
 	}
 	return classifyCode(Code(err), err.Error())
 }
 
-// isBlocked reports whether err is a Blocked error that its gRPC code alone does not identify.
+// isBlocked reports whether err is an engine.Blocked error that its gRPC code alone does not identify.
 func isBlocked(err error) bool {
 	var (
 		namespaceNotFound *serviceerror.NamespaceNotFound
@@ -104,26 +64,26 @@ func isPassing(err error) bool {
 	return errors.As(err, &notActive) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-func classifyCode(code codes.Code, text string) Outcome {
+func classifyCode(code codes.Code, text string) engine.Outcome {
 	switch code {
 	case codes.InvalidArgument, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
-		return Permanent
+		return engine.Permanent
 	case codes.ResourceExhausted:
 		// An error of gRPC and not of Temporal: the message is larger than the server accepts.
 		if strings.Contains(text, "larger than max") {
-			return Permanent
+			return engine.Permanent
 		}
-		return Throttled
+		return engine.Throttled
 	case codes.Internal:
 		// gRPC made this error on the client: nothing was sent.
 		if strings.Contains(text, "error while marshaling") {
-			return Permanent
+			return engine.Permanent
 		}
-		return Unanswered
+		return engine.Unanswered
 	case codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
-		return Blocked
+		return engine.Blocked
 	default:
-		return Unanswered
+		return engine.Unanswered
 	}
 }
 

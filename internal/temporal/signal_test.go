@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/stretchr/testify/require"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
@@ -122,12 +123,12 @@ func TestASignalThatGotNoAnswerMayBeTriedAgain(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		answer  error
-		outcome Outcome
+		outcome engine.Outcome
 		away    bool
 	}{
-		{serviceerror.NewUnavailable("connection refused"), Unanswered, true},
-		{serviceerror.NewNamespaceNotFound("shop"), Blocked, false},
-		{serviceerror.NewInvalidArgument("Blob data size exceeds limit."), Permanent, false},
+		{serviceerror.NewUnavailable("connection refused"), engine.Unanswered, true},
+		{serviceerror.NewNamespaceNotFound("shop"), engine.Blocked, false},
+		{serviceerror.NewInvalidArgument("Blob data size exceeds limit."), engine.Permanent, false},
 	} {
 		_, err := signalTo(t, &signalService{answer: row.answer}, "")
 		require.Equal(t, row.outcome, Classify(err), "%s", row.answer)

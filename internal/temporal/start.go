@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -65,7 +66,7 @@ type Start struct {
 func (t *Client) Start(ctx context.Context, start Start) (string, error) {
 	request, err := t.request(start)
 	if err != nil {
-		return "", As(Permanent, err)
+		return "", As(engine.Permanent, err)
 	}
 	if err := t.mayForget(ctx, start); err != nil {
 		return "", err
@@ -83,11 +84,11 @@ func (t *Client) Start(ctx context.Context, start Start) (string, error) {
 		// the ID.
 		runID, found, err := t.Find(ctx, Execution{ID: start.ExecutionID, Namespace: start.Namespace})
 		if err == nil && !found {
-			err = As(Permanent, fmt.Errorf("%w: %s", ErrForeign, request.WorkflowId))
+			err = As(engine.Permanent, fmt.Errorf("%w: %s", ErrForeign, request.WorkflowId))
 		}
 		return runID, err
 	case wire.unused():
-		return "", As(Unreached, fmt.Errorf("start workflow: %w", err))
+		return "", As(engine.Unreached, fmt.Errorf("start workflow: %w", err))
 	default:
 		return "", fmt.Errorf("start workflow: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -219,7 +220,7 @@ func TestInputThatTemporalWouldRefuseIsNotSent(t *testing.T) {
 	item.Params = []byte(`{"a":"` + strings.Repeat("x", room+1) + `"}`)
 	_, err = starterOn(service).Start(t.Context(), item)
 	require.ErrorContains(t, err, "2097153 bytes")
-	require.Equal(t, Permanent, Classify(err))
+	require.Equal(t, engine.Permanent, Classify(err))
 	require.Len(t, service.started, 1, "no second request was sent")
 }
 
@@ -276,7 +277,7 @@ func TestAlreadyStartedByAStrangerFailsTheItem(t *testing.T) {
 			_, err := starterOn(service).Start(t.Context(), anItem())
 			require.ErrorIs(t, err, ErrForeign)
 			require.ErrorContains(t, err, WorkflowID(anItem().ExecutionID))
-			require.Equal(t, Permanent, Classify(err))
+			require.Equal(t, engine.Permanent, Classify(err))
 		})
 	}
 }
@@ -285,12 +286,12 @@ func TestDescribeThatFailsDecidesNothingAboutTheItem(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		err  error
-		want Outcome
+		want engine.Outcome
 	}{
-		{serviceerror.NewUnavailable("x"), Unanswered},
-		{serviceerror.NewPermissionDenied("x", ""), Blocked},
-		{serviceerror.NewNamespaceNotFound("shop"), Blocked},
-		{context.DeadlineExceeded, Unanswered},
+		{serviceerror.NewUnavailable("x"), engine.Unanswered},
+		{serviceerror.NewPermissionDenied("x", ""), engine.Blocked},
+		{serviceerror.NewNamespaceNotFound("shop"), engine.Blocked},
+		{context.DeadlineExceeded, engine.Unanswered},
 	} {
 		service := &startService{
 			start:    alreadyStarted("somebody-else"),
@@ -320,7 +321,7 @@ func TestErrorWithoutProofThatNothingWasSentLeavesDoubt(t *testing.T) {
 		return nil, serviceerror.NewUnavailable("connection error: connection refused")
 	}}
 	_, err := starterOn(service).Start(t.Context(), anItem())
-	require.Equal(t, Unanswered.String(), Classify(err).String())
+	require.Equal(t, engine.Unanswered.String(), Classify(err).String())
 }
 
 func TestFindKnowsOursFromNobodysAndAStrangers(t *testing.T) {

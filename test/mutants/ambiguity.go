@@ -29,6 +29,6 @@ var ambiguity = []mutant{
 		[]edit{{"temporal.Client.mayForget", "if start.UnansweredFor < remembered(retention) {", "if true {"}},
 		"./internal/temporal", "TestItemThatTemporalMayHaveForgottenIsNotStarted"},
 	{"a start says how long it is unanswered", "Temporal is assumed to remember every earlier start",
-		[]edit{{"dispatch.requestOf", "UnansweredFor: item.UnansweredFor,", ""}},
-		"./dispatch", "TestAStartCarriesEverythingThatTheItemHas"},
+		[]edit{{"replica.requestOf", "UnansweredFor: item.UnansweredFor,", ""}},
+		"./internal/replica", "TestAStartCarriesEverythingThatTheItemHas"},
 }

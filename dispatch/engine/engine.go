@@ -1,0 +1,49 @@
+// Package engine says what the start of a workflow came to, in words that hold for Temporal and for any other engine
+// that recognises a repeated start.
+package engine
+
+// Outcome is the result of an attempt to start a workflow, for its item and for the dispatcher.
+type Outcome int
+
+// The outcomes.
+const (
+	// Started means that the engine has the workflow.
+	Started Outcome = iota
+	// Permanent means that this request can never succeed. The item fails and the dispatcher continues.
+	Permanent
+	// Forgotten means that an earlier start was never answered, and that its workflow may have ended so long ago that the
+	// engine has forgotten it: a start might run it twice. The item fails.
+	Forgotten
+	// Retryable means a failure of this item alone, which may be temporary. It counts toward the definition's
+	// max_attempts.
+	Retryable
+	// Panicked means that the attempt panicked. It counts like Retryable, and the request may have been sent.
+	Panicked
+	// Busy means that another request works on this item's workflow: often an earlier start of it that was not answered.
+	// The item keeps its slot and is tried again after a moment. Nothing is counted.
+	Busy
+	// NotSent means that the attempt ended before anything was sent. Nothing is counted.
+	NotSent
+	// Blocked means that the engine refuses all requests of this dispatcher until a person fixes the namespace, the
+	// permission or the version. Nothing was started and nothing is counted. The dispatcher pauses and probes.
+	Blocked
+	// Unreached means that there was no connection to the engine. Nothing was started and nothing is counted. The
+	// dispatcher pauses and probes.
+	Unreached
+	// Throttled means that the engine limits the rate of requests, of this or any other client. The item keeps its slot,
+	// because a part of the request may have been carried out. Nothing is counted. The dispatcher lowers its rate of
+	// starts.
+	Throttled
+	// Unanswered means that the request was sent and may have been carried out: an outage, an overload, a timeout. The
+	// item keeps its slot and nothing is counted. The dispatcher pauses and probes.
+	Unanswered
+)
+
+// String returns the outcome's name for logs and metrics.
+func (o Outcome) String() string {
+	return [...]string{"started", "permanent", "forgotten", "retryable", "panic", "busy", "not sent", "blocked",
+		"unreached", "throttled", "unanswered"}[o]
+}
+
+// IsSystemic reports whether the outcome is about the engine rather than the item.
+func (o Outcome) IsSystemic() bool { return o >= Blocked }

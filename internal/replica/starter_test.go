@@ -1,0 +1,23 @@
+package replica
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAStartCarriesEverythingThatTheItemHas(t *testing.T) {
+	t.Parallel()
+	item := claim.Item{
+		ID: 1, ExecutionID: "e", WorkspaceID: "w", WorkflowDefinitionID: "d", WorkflowDefinitionVersionID: "v",
+		Namespace: "n", WorkflowType: "Order", TaskQueue: "orders", ExecutionTimeout: time.Hour, Traceparent: "00-1-2-01",
+		StartOptions: []byte("{}"), NodeIDs: []byte("[]"), Params: []byte("{}"), UnansweredFor: time.Second,
+	}
+	start := reflect.ValueOf(requestOf(item))
+	for n := range start.NumField() {
+		require.False(t, start.Field(n).IsZero(), start.Type().Field(n).Name)
+	}
+}
