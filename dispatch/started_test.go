@@ -97,21 +97,6 @@ func TestAClaimThatMetALockedItemIsFollowedByOneWithoutIt(t *testing.T) {
 	})
 }
 
-func TestALeaseThatAClaimFoundLostIsReported(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, d *desk) {
-		d.enqueue(2)
-		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
-			fakeStore{d}.putBack(verb, batch)
-			return []int64{2}, nil
-		}
-		stop := d.run()
-		pass(time.Second)
-		require.Equal(t, []string{"e2=run-e2"}, d.seen().reported)
-		require.Equal(t, claim.ErrLost.Error(), d.log.Value("Lease lost", "error"))
-		stop()
-	})
-}
-
 func TestALeaseIsRenewedUntilItsStartIsSettled(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.enqueue(1)

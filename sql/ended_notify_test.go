@@ -17,25 +17,7 @@ func (f fixture) notifyEnded(on bool) {
 // announced runs do and returns the payloads on the channel of ends.
 func (f fixture) announced(do func()) []string {
 	f.t.Helper()
-	conn, err := f.pool.Acquire(f.t.Context())
-	require.NoError(f.t, err)
-	defer conn.Release()
-	_, err = conn.Exec(f.t.Context(), sql.Text("listen_ended"))
-	require.NoError(f.t, err)
-	defer func() {
-		_, err := conn.Exec(f.t.Context(), "unlisten *")
-		require.NoError(f.t, err)
-	}()
-	do()
-	f.exec(sql.Text("ping"), "pgdispatch_ended", "end")
-	for said := []string{}; ; {
-		n, err := conn.Conn().WaitForNotification(f.t.Context())
-		require.NoError(f.t, err)
-		if n.Payload == "end" {
-			return said
-		}
-		said = append(said, n.Payload)
-	}
+	return f.said(sql.Text("listen_ended"), "pgdispatch_ended", do)
 }
 
 // runningOf returns n items of the workspace whose workflows run.

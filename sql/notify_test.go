@@ -20,20 +20,26 @@ func (f fixture) heard(do func()) int {
 // marks the end.
 func (f fixture) payloads(do func()) []string {
 	f.t.Helper()
-	conn, err := f.pool.Acquire(f.t.Context())
-	require.NoError(f.t, err)
-	defer conn.Release()
-	_, err = conn.Exec(f.t.Context(), "listen pgdispatch")
-	require.NoError(f.t, err)
 	// A dispatcher sleeps.
 	f.exec(sql.Text("gate_shut"))
 	defer f.exec(sql.Text("gate_open"))
+	return f.said("listen pgdispatch", "pgdispatch", do)
+}
+
+// said runs do and returns the payloads on the channel that a statement listens to.
+func (f fixture) said(listen, channel string, do func()) []string {
+	f.t.Helper()
+	conn, err := f.pool.Acquire(f.t.Context())
+	require.NoError(f.t, err)
+	defer conn.Release()
+	_, err = conn.Exec(f.t.Context(), listen)
+	require.NoError(f.t, err)
 	defer func() {
 		_, err := conn.Exec(f.t.Context(), "unlisten *")
 		require.NoError(f.t, err)
 	}()
 	do()
-	f.exec(sql.Text("ping"), "pgdispatch", "end")
+	f.exec(sql.Text("ping"), channel, "end")
 	for said := []string{}; ; {
 		n, err := conn.Conn().WaitForNotification(f.t.Context())
 		require.NoError(f.t, err)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -44,13 +43,9 @@ func statement(name string) string { return queries.Get(statements, "testdata/"+
 
 // startTemporal starts a real server, with a worker whose workflows run until they are cancelled or terminated.
 func startTemporal(dir string) (address string, stop func(), err error) {
-	binary, err := filepath.Abs("../../bin/devstack")
+	server, err := stack.StartTemporal("../..", dir)
 	if err != nil {
-		return "", nil, fmt.Errorf("find bin/devstack: %w", err)
-	}
-	server := &stack.Temporal{Binary: binary, LogPath: filepath.Join(dir, "temporal.log")}
-	if err := server.Start(); err != nil {
-		return "", nil, fmt.Errorf("%w: `make devstack` builds bin/devstack", err)
+		return "", nil, err
 	}
 	stopWorker, err := startWorker(server)
 	if err != nil {

@@ -9,10 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// helpers are allowed imports: they run processes and read files, and contain none of the product's logic.
+// helpers are allowed imports: they run processes, read files and pass bytes on, and contain none of the product's logic.
 var helpers = []string{
 	"github.com/pgdispatch/pgdispatch/internal/process",
 	"github.com/pgdispatch/pgdispatch/test/internal/command",
+	"github.com/pgdispatch/pgdispatch/test/internal/proxy",
 	"github.com/pgdispatch/pgdispatch/test/internal/queries",
 	"github.com/pgdispatch/pgdispatch/test/internal/stack",
 }

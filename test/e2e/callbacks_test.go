@@ -52,26 +52,15 @@ func TestTemporalItselfSaysEveryEnd(t *testing.T) {
 	executions = append(executions, s.enqueue("PRO", "Fail", 1)...)
 	executions = append(executions, s.enqueue("PRO", "Hold", 1)...)
 	held := s.enqueue("PRO", "Cancelled", 2)
-	s.eventually(func() bool {
-		return s.statusOf(held[0]) == "DISPATCHED" && s.statusOf(held[1]) == "DISPATCHED"
-	}, "both executions run")
-	require.NoError(t, s.client.TerminateWorkflow(context.Background(), "execution-"+held[0], "", "enough"))
-	require.NoError(t, s.client.CancelWorkflow(context.Background(), "execution-"+held[1], ""))
+	s.terminateAndCancel(held)
 	executions = append(executions, held...)
 
-	s.eventually(func() bool {
-		return s.count("status in ('COMPLETED', 'FAILED')") == len(executions)
-	}, "all ends are recorded")
-	for execution, want := range map[string]string{
+	s.requireEnds(len(executions), map[string]string{
 		executions[0]: "COMPLETED ", executions[5]: "FAILED second run failed",
 		executions[6]: "FAILED the oven is cold (Oven): no gas",
 		executions[7]: "TIMED_OUT workflow timed out", held[0]: "TERMINATED workflow was terminated: enough",
 		held[1]: "CANCELED workflow was cancelled",
-	} {
-		require.Equal(t, want,
-			one[string](s, "select status || ' ' || coalesce(error, '') from pgdispatch.workflow_executions where id = $1",
-				execution))
-	}
+	})
 	require.LessOrEqual(t, s.greatestRunning()[s.workspace["FREE"]], 1, "Temporal ran no more than the limit")
 	s.requireSlotsMatchTemporal()
 	s.eventually(func() bool {

@@ -225,22 +225,6 @@ func TestDeadRefusesBadInputByName(t *testing.T) {
 	require.Equal(t, "1", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"))
 }
 
-func TestDeadOutputMovesNobodysCursor(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.dead(d.workspace, 1, "x")
-	d.exec(
-		"set session_replication_role = replica; update pgdispatch.workflow_execution_queue set last_error = $$a\nb$$ " +
-			"|| chr(27) || '[2J' || chr(8238), params = jsonb_build_object(chr(155), chr(8238))")
-	for _, command := range [][]string{{"list"}, {"show", "1"}} {
-		out := d.types(append([]string{"dead"}, command...)...)
-		require.Contains(t, out, "a\uFFFDb\uFFFD[2J\uFFFD")
-		require.NotContains(t, strings.ReplaceAll(out, "\n", ""), "\x1b")
-		require.NotContains(t, out, "\u202e")
-		require.NotContains(t, out, "\u009b")
-	}
-}
-
 func TestAReplayThatCannotBeSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -174,7 +174,7 @@ func TestAnOutageOfTemporalFailsNothingAndEndsByItself(t *testing.T) {
 	s := newStack(t)
 	proxy := newProxy(t, s.temporal)
 	proxy.down()
-	s.temporal = proxy.address
+	s.temporal = proxy.Address
 	p := s.replica("PGDISPATCH_LEASE=2s", "PGDISPATCH_START_TIMEOUT=500ms", "PGDISPATCH_POLL_INTERVAL=200ms").ready()
 
 	executions := append(s.enqueue("PRO", "Echo", 8), s.enqueue("FREE", "Echo", 3)...)
@@ -238,7 +238,7 @@ func TestSIGTERMReleasesWhatItHoldsAndExitsCleanly(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	proxy := newProxy(t, s.temporal)
-	s.temporal = proxy.address
+	s.temporal = proxy.Address
 	p := s.replica("PGDISPATCH_DRAIN_TIMEOUT=300ms", "PGDISPATCH_START_TIMEOUT=30s").ready()
 	s.enqueue("FREE", "Echo", 1)
 	s.eventually(func() bool { return p.has("Execution ended") }, "an execution ends before the freeze")
@@ -257,7 +257,7 @@ func TestASecondSignalExitsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	proxy := newProxy(t, s.temporal)
-	s.temporal = proxy.address
+	s.temporal = proxy.Address
 	p := s.replica("PGDISPATCH_DRAIN_TIMEOUT=1h", "PGDISPATCH_START_TIMEOUT=5m", "PGDISPATCH_LEASE=1h").ready()
 	proxy.freeze()
 	s.enqueue("PRO", "Echo", 1)

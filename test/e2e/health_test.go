@@ -15,7 +15,7 @@ func TestReadyzFollowsTheDatabaseTheListenerTemporalAndTheEnd(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	proxy := newProxy(t, s.temporal)
-	s.temporal = proxy.address
+	s.temporal = proxy.Address
 	s.exec("update pgdispatch.schema_migrations set version = version - 1")
 	old := s.replica(anyPort)
 	require.Equal(t, 1, old.exit(), "a replica that fails to start exits and frees its port")
@@ -66,7 +66,7 @@ func TestAReplicaWithNoItemsIsNotReadyWithoutTemporal(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	proxy := newProxy(t, s.temporal)
-	s.temporal = proxy.address
+	s.temporal = proxy.Address
 	proxy.down()
 	p := s.replica(anyPort, "PGDISPATCH_LEASE=2s")
 	problem := func() string { _, text := p.get("/readyz"); return text }
@@ -116,7 +116,7 @@ func TestAnOutageOfPostgresIsAFewLines(t *testing.T) {
 	address, err := url.Parse(s.url)
 	require.NoError(t, err)
 	proxy := newProxy(t, address.Host)
-	address.Host = proxy.address
+	address.Host = proxy.Address
 	s.url = address.String()
 	p := s.replica(anyPort, "PGDISPATCH_POLL_INTERVAL=200ms").ready()
 	s.enqueue("PRO", "Hold", 3)

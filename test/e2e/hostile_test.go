@@ -72,6 +72,9 @@ func TestNoCommandShowsATerminalWhatItWouldObey(t *testing.T) {
 				continue
 			}
 			require.NotRegexp(t, `(?m)^{"level"`, out, command)
+			if strings.Contains(command, " show "+failed) {
+				require.Contains(t, out, "\uFFFD[2J", "what is not shown is marked")
+			}
 		}
 	}
 	var list []struct {

@@ -273,23 +273,6 @@ func TestItemsRefuseBadInputByName(t *testing.T) {
 	}
 }
 
-func TestItemsOutputMovesNobodysCursor(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.dead(d.workspace, 1, "x")
-	d.exec(
-		"set session_replication_role = replica; update pgdispatch.workflow_execution_queue set last_error = $$a\nb$$ " +
-			"|| chr(27) || '[2J' || chr(8238), params = jsonb_build_object(chr(155), chr(8238))")
-	d.exec("update pgdispatch.item_failures set error = chr(27) || '[2J'")
-	for _, command := range [][]string{{"list"}, {"show", "1"}} {
-		out := d.types(append([]string{"items"}, command...)...)
-		require.Contains(t, out, "a\uFFFDb\uFFFD[2J\uFFFD")
-		require.NotContains(t, out, "\x1b")
-		require.NotContains(t, out, "\u202e")
-		require.NotContains(t, out, "\u009b")
-	}
-}
-
 func TestExecutionsShowSaysWhatTheDatabaseAndTemporalKnow(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

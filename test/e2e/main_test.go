@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := sqltest.Run(m)
-	if server := temporalServer.Process(); server != nil {
-		_ = server.Kill()
+	if temporalServer != nil {
+		_ = temporalServer.Process().Kill()
 	}
 	_ = os.RemoveAll(directory)
 	os.Exit(code)
@@ -48,12 +48,11 @@ func binary(t testing.TB) string {
 }
 
 // temporalServer is the one real Temporal server of this test process.
-var temporalServer harness.Temporal
+var temporalServer *harness.Temporal
 
-var startTemporal = sync.OnceValue(func() error {
-	temporalServer.Binary = filepath.Join(checkout, "bin", "devstack")
-	temporalServer.LogPath = filepath.Join(directory, "temporal.log")
-	return temporalServer.Start()
+var startTemporal = sync.OnceValue(func() (err error) {
+	temporalServer, err = harness.StartTemporal(checkout, directory)
+	return err
 })
 
 // temporalAddress returns the address of a real Temporal server, which the first call starts.

@@ -150,7 +150,7 @@ func TestSignalsOutliveAnOutageOfTemporalAndItsReplica(t *testing.T) {
 	s := newStack(t)
 	proxy := newProxy(t, s.temporal)
 	direct := s.temporal
-	s.temporal = proxy.address
+	s.temporal = proxy.Address
 	first := s.replica("PGDISPATCH_LEASE=1s").ready()
 	execution, ended := s.enqueue("PRO", "Collect", 1)[0], s.enqueue("PRO", "Hold", 1)[0]
 	for _, one := range []string{execution, ended} {

@@ -75,7 +75,7 @@ func TestARequestOutlivesAnOutageAndItsReplica(t *testing.T) {
 	s := newStack(t)
 	proxy := newProxy(t, s.temporal)
 	direct := s.temporal
-	s.temporal = proxy.address
+	s.temporal = proxy.Address
 	first := s.replica("PGDISPATCH_LEASE=1s").ready()
 	execution := s.enqueue("FREE", "Cancelled", 1)[0]
 	s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "the execution is dispatched")

@@ -30,7 +30,7 @@ func TestExecutionsOfAReplicaThatIsCutOffFromTemporalAreWatchedByAnother(t *test
 			proxy := newProxy(t, s.temporal)
 			direct := s.temporal
 			const lease = "PGDISPATCH_LEASE=4s"
-			s.temporal = proxy.address
+			s.temporal = proxy.Address
 			first := s.replica(lease, "PGDISPATCH_POLL_INTERVAL=1s").ready()
 			executions := s.enqueue("PRO", "Hold", 5)
 			s.eventually(func() bool { return s.count("status = 'DISPATCHED'") == 5 }, "all executions start")
@@ -50,6 +50,27 @@ func TestExecutionsOfAReplicaThatIsCutOffFromTemporalAreWatchedByAnother(t *test
 	}
 }
 
+// terminateAndCancel ends two executions of Cancelled once they run.
+func (s *stack) terminateAndCancel(held []string) {
+	s.t.Helper()
+	for _, execution := range held {
+		s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "the execution runs")
+	}
+	require.NoError(s.t, s.client.TerminateWorkflow(context.Background(), "execution-"+held[0], "", "enough"))
+	require.NoError(s.t, s.client.CancelWorkflow(context.Background(), "execution-"+held[1], ""))
+}
+
+// requireEnds waits until n executions have ended, and compares how some of them did: the status and the error.
+func (s *stack) requireEnds(n int, ends map[string]string) {
+	s.t.Helper()
+	s.eventually(func() bool { return s.count("status in ('COMPLETED', 'FAILED')") == n }, "all ends are recorded")
+	for execution, want := range ends {
+		require.Equal(s.t, want,
+			one[string](s, "select status || ' ' || coalesce(error, '') from pgdispatch.workflow_executions where id = $1",
+				execution))
+	}
+}
+
 // The reconciler alone finds every end, and no slot leaks.
 func TestWithoutAnyWatchEveryEndIsFound(t *testing.T) {
 	t.Parallel()
@@ -61,25 +82,14 @@ func TestWithoutAnyWatchEveryEndIsFound(t *testing.T) {
 	executions := append(s.enqueue("ENTERPRISE", "Echo", 60), s.enqueue("FREE", "Again", 2)...)
 	failing := s.enqueue("PRO", "Fail", 2)
 	held := s.enqueue("PRO", "Cancelled", 2)
-	s.eventually(func() bool {
-		return s.statusOf(held[0]) == "DISPATCHED" && s.statusOf(held[1]) == "DISPATCHED"
-	}, "both executions run")
-	require.NoError(t, s.client.TerminateWorkflow(context.Background(), "execution-"+held[0], "", "enough"))
-	require.NoError(t, s.client.CancelWorkflow(context.Background(), "execution-"+held[1], ""))
+	s.terminateAndCancel(held)
 
 	executions = append(append(executions, failing...), held...)
-	s.eventually(func() bool {
-		return s.count("status in ('COMPLETED', 'FAILED')") == len(executions)
-	}, "all ends are recorded")
-	for execution, want := range map[string]string{
+	s.requireEnds(len(executions), map[string]string{
 		executions[0]: "COMPLETED ", executions[60]: "FAILED second run failed",
 		failing[1]: "FAILED the oven is cold (Oven): no gas",
 		held[0]:    "TERMINATED workflow was terminated: enough", held[1]: "CANCELED workflow was cancelled",
-	} {
-		require.Equal(t, want,
-			one[string](s, "select status || ' ' || coalesce(error, '') from pgdispatch.workflow_executions where id = $1",
-				execution))
-	}
+	})
 	s.requireResult(executions[0])
 	s.requireOneRunEach(executions[:60])
 	require.Equal(t, "DISPATCHED DISPATCHED", s.statusOf(running[0])+" "+s.statusOf(running[1]))

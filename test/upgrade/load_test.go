@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -149,12 +147,10 @@ func newShop(t *testing.T, b build) *shop {
 	s.exec(string(audit))
 	s.exec("update pgdispatch.settings set max_claims = $1", maxClaims)
 
-	s.temporal = &stack.Temporal{Binary: filepath.Join(checkout, "bin", "devstack"), LogPath: filepath.Join(s.dir,
-		"temporal.log")}
-	require.NoError(t, s.temporal.Start(), "run `make devstack`")
+	s.temporal, err = stack.StartTemporal(checkout, s.dir)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.temporal.Process().Kill() })
-	s.client, err = client.Dial(client.Options{HostPort: s.temporal.Address(),
-		Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	s.client, err = s.temporal.Client()
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
 	w := worker.New(s.client, "shop", worker.Options{})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
@@ -34,6 +35,17 @@ type Temporal struct {
 
 	port    int // 0 before the first start, which picks a free one
 	process *process.Process
+}
+
+// StartTemporal starts the server of a checkout's bin/devstack, with its log in the directory.
+func StartTemporal(checkout, directory string) (*Temporal, error) {
+	server := &Temporal{
+		Binary: filepath.Join(checkout, "bin", "devstack"), LogPath: filepath.Join(directory, "temporal.log"),
+	}
+	if err := server.Start(); err != nil {
+		return nil, fmt.Errorf("%w: `make devstack` builds bin/devstack", err)
+	}
+	return server, nil
 }
 
 // Address returns the frontend's host:port.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/audit"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
+	"github.com/pgdispatch/pgdispatch/test/internal/proxy"
 )
 
 // operations are what can be in flight.

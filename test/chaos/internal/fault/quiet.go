@@ -10,7 +10,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/audit"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
+	"github.com/pgdispatch/pgdispatch/test/internal/proxy"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/audit"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
+	"github.com/pgdispatch/pgdispatch/test/internal/proxy"
 )
 
 // run makes one trial.

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
+	"github.com/pgdispatch/pgdispatch/test/internal/proxy"
 )
 
 // odd is how many odd rows are generated.

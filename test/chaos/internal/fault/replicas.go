@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
+	"github.com/pgdispatch/pgdispatch/test/internal/proxy"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
+	"github.com/pgdispatch/pgdispatch/test/internal/proxy"
 )
 
 // stopFaults freeze replicas, or end them in order.

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
+	"github.com/pgdispatch/pgdispatch/test/internal/proxy"
 )
 
 func temporalFaults() []*Fault {

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/postgres"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/proxy"
+	"github.com/pgdispatch/pgdispatch/test/internal/proxy"
 )
 
 // standbyTimeout bounds the wait until a standby follows.
