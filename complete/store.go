@@ -73,10 +73,8 @@ func (s *Postgres) CallbackKey(ctx context.Context) ([]byte, error) {
 // Adopt takes over up to atMost open executions that no live replica watches, and returns them. It also returns this
 // replica's own executions that are not in watching. Executions of workspaces with items due come first.
 func (s *Postgres) Adopt(ctx context.Context, atMost int, watching []string) ([]temporal.Execution, error) {
-	if watching == nil {
-		watching = []string{} // comparing with a null array is never true: own executions would be missed
-	}
-	return postgres.Read[temporal.Execution](ctx, s.DB, "adopt executions", sql.Text("adopt"), s.Owner, atMost, watching)
+	return postgres.Read[temporal.Execution](ctx, s.DB, "adopt executions", sql.Text("adopt"), s.Owner, atMost,
+		postgres.OrEmpty(watching))
 }
 
 // GiveUpWatches records that this replica no longer watches these executions, so that other replicas can adopt them.

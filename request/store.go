@@ -74,11 +74,8 @@ func (s *Postgres) TakeSignals(ctx context.Context, settled []SettledSignal, sta
 		GivenUp                                        *string
 		Waits, Doubtful                                *bool
 	}
-	if started == nil {
-		started = []string{}
-	}
 	rows, err := postgres.Read[row](ctx, s.DB, "take signals", sql.Text("signal_take"), ids, tries, outcomes, problems,
-		runs, started, atMost)
+		runs, postgres.OrEmpty(started), atMost)
 	for _, r := range rows {
 		switch {
 		case r.ID != nil:

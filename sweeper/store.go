@@ -166,7 +166,7 @@ func (s *Postgres) StallRecord(ctx context.Context, idle []StalledQueue, asked [
 		names, where, details = append(names, f.Name), append(where, f.Namespace), append(details, postgres.Clean(f.Detail))
 	}
 	return postgres.Read[StallChange](ctx, s.DB, "record stalls", sql.Text("stall_record"),
-		queues, namespaces, counts, nonNil(asked), names, where, details, nonNil(silent))
+		queues, namespaces, counts, postgres.OrEmpty(asked), names, where, details, postgres.OrEmpty(silent))
 }
 
 func columns(queues []StalledQueue) (names, namespaces []string, counts []int) {
@@ -175,12 +175,4 @@ func columns(queues []StalledQueue) (names, namespaces []string, counts []int) {
 		names, namespaces, counts = append(names, q.Name), append(namespaces, q.Namespace), append(counts, q.Executions)
 	}
 	return names, namespaces, counts
-}
-
-// nonNil replaces a nil list, because comparing with a null array is never true.
-func nonNil(list []string) []string {
-	if list == nil {
-		return []string{}
-	}
-	return list
 }

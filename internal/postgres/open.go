@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,12 +11,14 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/pgdispatch/pgdispatch/internal/local"
 )
 
@@ -188,4 +191,45 @@ func Redact(err error) error {
 		return err
 	}
 	return errors.New(clean)
+}
+
+// certify reads the certificates for each new connection of a pool, because their files may have changed. If they
+// cannot be read, it keeps the previous ones.
+func (t Target) certify(_ context.Context, connConfig *pgx.ConnConfig) error {
+	if fresh, err := pgx.ParseConfig(t.URL); err == nil && t.verify(fresh) == nil {
+		connConfig.TLSConfig, connConfig.Fallbacks = fresh.TLSConfig, fresh.Fallbacks
+	}
+	return nil
+}
+
+// Certificates returns how the next connection is verified, or nil if it is not.
+func (t Target) Certificates() *tls.Config {
+	config, err := pgx.ParseConfig(t.URL)
+	if err != nil {
+		return nil
+	}
+	return config.TLSConfig
+}
+
+// OldestMajor is the oldest major version of Postgres that has the features that pgdispatch uses.
+const OldestMajor = 15
+
+// TooOldError refuses the connection to a server that is too old.
+type TooOldError struct{ Version string }
+
+// Error implements error.
+func (e *TooOldError) Error() string {
+	return fmt.Sprintf("Postgres %s is too old for pgdispatch: upgrade the server to Postgres %d or newer", e.Version,
+		OldestMajor)
+}
+
+var leadingNumber = regexp.MustCompile(`^[0-9]+`)
+
+// checkVersion checks what a server calls its version, such as "15.18 (Debian 15.18-0+deb12u1)" or "19beta2". It
+// accepts what it cannot read, which a proxy may say.
+func checkVersion(version string) error {
+	if major, err := strconv.Atoi(leadingNumber.FindString(version)); err == nil && major < OldestMajor {
+		return &TooOldError{version}
+	}
+	return nil
 }

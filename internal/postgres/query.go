@@ -126,3 +126,11 @@ func OrNull[T comparable](value T) *T {
 	}
 	return &value
 }
+
+// OrEmpty returns list, or an empty list if it is nil: comparing with a null array is never true.
+func OrEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
@@ -95,7 +96,7 @@ func (g *Gauges) observeQueue(ctx context.Context, o metric.Observer) {
 		return
 	}
 	d := seen.depth
-	oldest, unanswered := orZero(d.OldestWaiting), orZero(d.OldestUnanswered)
+	oldest, unanswered := postgres.OrZero(d.OldestWaiting), postgres.OrZero(d.OldestUnanswered)
 	i.queueItems.set(o, float64(d.Pending), label("status", "PENDING"))
 	i.queueItems.set(o, float64(d.Claimed), label("status", "CLAIMED"))
 	i.queueItems.set(o, float64(d.Dispatched), label("status", "DISPATCHED"))
@@ -109,7 +110,7 @@ func (g *Gauges) observeQueue(ctx context.Context, o metric.Observer) {
 	i.notificationQueue.set(o, d.NotifyQueue)
 	i.itemsParked.set(o, float64(d.Parked))
 	i.signalsUndelivered.set(o, float64(d.Signals))
-	i.oldestSignal.set(o, orZero(d.OldestSignal).Seconds())
+	i.oldestSignal.set(o, postgres.OrZero(d.OldestSignal).Seconds())
 	i.taskQueuesWithoutPoller.set(o, float64(d.IdleQueues))
 	i.stalledExecutions.set(o, float64(d.WithoutPoller), label("reason", "no_poller"))
 	i.stalledExecutions.set(o, float64(d.Failing), label("reason", "task_failing"))
@@ -183,13 +184,6 @@ func (g *Gauges) readLimits(ctx context.Context) *operate.LimitUse {
 		return nil
 	}
 	return &use
-}
-
-func orZero(d *time.Duration) time.Duration {
-	if d == nil {
-		return 0
-	}
-	return *d
 }
 
 func truth(is bool) float64 {
