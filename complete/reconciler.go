@@ -155,7 +155,7 @@ func (r *Reconciler) turn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.look(ctx, silent, r.Temporal.Look)
+	return r.askAbout(ctx, silent, r.Temporal.Look)
 }
 
 func (r *Reconciler) list(ctx context.Context, turn Turn) (newest time.Time, err error) {
@@ -172,7 +172,7 @@ func (r *Reconciler) list(ctx context.Context, turn Turn) (newest time.Time, err
 			if err != nil {
 				return newest, err
 			}
-			if err := r.look(ctx, open, func(ctx context.Context, execution temporal.Execution) (temporal.End, bool, error) {
+			if err := r.askAbout(ctx, open, func(ctx context.Context, execution temporal.Execution) (temporal.End, bool, error) {
 				if run := page.Runs[execution.ID]; run != "" {
 					execution.RunID = run
 					return r.Temporal.Ended(ctx, execution)
@@ -193,9 +193,9 @@ func (r *Reconciler) list(ctx context.Context, turn Turn) (newest time.Time, err
 	}
 }
 
-// look asks about executions concurrently and records their ends. It returns an error only if ctx is cancelled or
+// askAbout asks about executions concurrently and records their ends. It returns an error only if ctx is cancelled or
 // Temporal is unavailable. For other errors the execution stays silent and is asked about again.
-func (r *Reconciler) look(ctx context.Context, executions []temporal.Execution,
+func (r *Reconciler) askAbout(ctx context.Context, executions []temporal.Execution,
 	ask func(context.Context, temporal.Execution) (temporal.End, bool, error)) error {
 	var g errgroup.Group
 	g.SetLimit(looks)

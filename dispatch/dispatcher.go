@@ -133,7 +133,7 @@ type run struct {
 	refused          bool       // Temporal accepts nothing, as far as known
 	pausedNamespaces int
 	named            []string // hints for the next claim
-	doze             doze
+	sleeper          sleeper
 	gather           gather
 	stall            stall
 	namespaces       namespaces

@@ -53,11 +53,11 @@ func TestAClaimWaitsForNoWorkersIfStartsAreSlowerThanClaims(t *testing.T) {
 	more := claim.Batch{More: true}
 	now := time.Now()
 	g.started(5 * ms)
-	g.claimed(more, now, 4*ms, 4)
+	g.plan(more, now, 4*ms, 4)
 	require.False(t, g.waits(now, 1))
-	g.claimed(more, now, 6*ms, 4)
+	g.plan(more, now, 6*ms, 4)
 	require.True(t, g.waits(now, 1))
-	g.claimed(more, now, time.Second, 4)
+	g.plan(more, now, time.Second, 4)
 	require.False(t, g.waits(now.Add(gatherMost), 1), "a claim that waited for a lock must not idle the workers as long")
 }
 
@@ -65,7 +65,7 @@ func TestAClaimWaitsForNoWorkersUnlessItFindsItemsForThem(t *testing.T) {
 	for name, batch := range map[string]claim.Batch{"no more items": {}, "W is reached": {More: true, Capped: true}} {
 		var g gather
 		now := time.Now()
-		g.claimed(batch, now, 4*ms, 4)
+		g.plan(batch, now, 4*ms, 4)
 		require.False(t, g.waits(now, 1), name)
 	}
 }

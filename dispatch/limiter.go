@@ -84,8 +84,8 @@ func (l *limiter) allows(now time.Time, wanted int, expectsWork bool) int {
 	return allowed
 }
 
-// claimed records how many of the allowed items were claimed.
-func (l *limiter) claimed(now time.Time, items int, all bool) {
+// spend records how many of the allowed items were claimed.
+func (l *limiter) spend(now time.Time, items int, all bool) {
 	if l.limits() {
 		l.tokens -= float64(items)
 	}

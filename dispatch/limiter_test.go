@@ -270,14 +270,14 @@ func TestLimiterThatHoldsNothingBackEnds(t *testing.T) {
 	require.False(t, l.frees(now.Add(freeAfter-1)))
 	now = now.Add(freeAfter)
 	require.Equal(t, 2, l.allows(now, 2, true))
-	l.claimed(now, 2, true)
+	l.spend(now, 2, true)
 	require.True(t, l.frees(now), "two were wanted, and two were allowed")
 	require.Equal(t, 1000, l.allows(now, 1000, true))
 
 	l = limiter{rate: 100, growth: 1, at: now, cutAt: now, heldAt: now, steepenAt: now.Add(steepen)}
 	now = now.Add(freeAfter)
 	require.Equal(t, 4, l.allows(now, 10, true))
-	l.claimed(now, 4, true)
+	l.spend(now, 4, true)
 	require.False(t, l.frees(now), "more were wanted than allowed")
 	require.Zero(t, l.allows(now, 10, true))
 	require.InDelta(t, float64(2*time.Second)/100, float64(l.until.Sub(now)), float64(time.Millisecond), "the next two")

@@ -24,7 +24,7 @@ func (r *run) claims(ctx context.Context) {
 		r.free(ctx, now)
 		r.reportPauses()
 		r.steer(now)
-		if !r.doze.lookAt.IsZero() && !now.Before(r.doze.lookAt) {
+		if !r.sleeper.lookAt.IsZero() && !now.Before(r.sleeper.lookAt) {
 			r.expectsWork, r.look, source = true, true, "timer"
 		}
 		if r.gathers() && !now.Before(r.settleAt) {
@@ -40,7 +40,7 @@ func (r *run) claims(ctx context.Context) {
 			r.claim(ctx, wanted, source)
 			continue
 		case r.gathers(): // others may join the started items
-		case r.doze.awake && !r.doze.lookAt.IsZero() && may: // the coming look takes the started items along
+		case r.sleeper.awake && !r.sleeper.lookAt.IsZero() && may: // the coming look takes the started items along
 		default:
 			r.settleStarted()
 		}
@@ -73,7 +73,7 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 		carried = r.settlements()
 	}
 	batch, settled, err := r.ask(context.WithoutCancel(ctx), carried, wanted)
-	r.doze.claimed(began, time.Now(), len(batch.Items) > 0)
+	r.sleeper.measured(began, time.Now(), len(batch.Items) > 0)
 	if err != nil {
 		r.look = true // the named workspaces were not claimed
 		r.settleStarted()
@@ -92,7 +92,7 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 		r.failing.Store(nil)
 	}
 	r.idle -= len(batch.Items)
-	r.namespaces.claimed(time.Now(), wanted, batch.Items)
+	r.namespaces.took(time.Now(), wanted, batch.Items)
 	r.dueAt = time.Time{}
 	if batch.LookAgainIn >= 0 {
 		// Add 1 ms, so that a slightly fast clock does not look too early.
@@ -107,7 +107,7 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	if batch.Asked > 0 {
 		r.roomy = batch.Room >= r.Workers
 	}
-	r.gather.claimed(batch, r.doze.ended, r.doze.took, r.Workers)
+	r.gather.plan(batch, r.sleeper.ended, r.sleeper.took, r.Workers)
 	r.looked(batch, wanted.AtMost, source)
 	r.logBatch(ctx, batch)
 	if len(batch.Items) > 0 {
@@ -133,7 +133,7 @@ func (r *run) ask(ctx context.Context, started []claim.Settlement, wanted claim.
 // timer fires when the loop has to act without a wake-up: an item becomes due or a pause ends.
 func (r *run) timer(now time.Time) <-chan time.Time {
 	var at time.Time
-	for _, candidate := range r.namespaces.until([]time.Time{r.dueAt, r.retryAt, r.doze.lookAt, r.doze.leaveAt,
+	for _, candidate := range r.namespaces.until([]time.Time{r.dueAt, r.retryAt, r.sleeper.lookAt, r.sleeper.leaveAt,
 		r.gather.until, r.gathersUntil()}) {
 		if candidate.After(now) && (at.IsZero() || candidate.Before(at)) {
 			at = candidate
@@ -303,8 +303,8 @@ func (g *gather) started(took time.Duration) {
 	g.starts += (took - g.starts) / 16
 }
 
-// claimed plans the next claim after one that took so long.
-func (g *gather) claimed(batch claim.Batch, now time.Time, took time.Duration, workers int) {
+// plan plans the next claim after one that took so long.
+func (g *gather) plan(batch claim.Batch, now time.Time, took time.Duration, workers int) {
 	g.workers, g.until = workers/2, time.Time{}
 	if batch.Shared {
 		g.workers = workers

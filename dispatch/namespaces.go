@@ -123,15 +123,15 @@ func (s *namespaces) reopened(wanted claim.Wanted) bool {
 	return false
 }
 
-// claimed records the result of a claim.
-func (s *namespaces) claimed(now time.Time, wanted claim.Wanted, items []claim.Item) {
+// took records what a claim took.
+func (s *namespaces) took(now time.Time, wanted claim.Wanted, items []claim.Item) {
 	given := map[string]int{}
 	for _, item := range items {
 		s.get(item.Namespace).busy++
 		given[item.Namespace]++
 	}
 	for name, n := range s.known {
-		n.limiter.claimed(now, given[name], given[name] == n.allowed)
+		n.limiter.spend(now, given[name], given[name] == n.allowed)
 		if allowed, limited := wanted.Namespaces[name]; limited {
 			n.held, n.resumed = given[name] >= allowed, false
 		} else {

@@ -73,8 +73,8 @@ func (s *stall) workers(now time.Time, free bool) {
 	}
 }
 
-// claimed records the answer to a claim. It returns how long claims had been interrupted before it.
-func (s *stall) claimed(now time.Time, batch claim.Batch) (stopped time.Duration) {
+// stopped records the answer to a claim. It returns how long claims had been interrupted before it.
+func (s *stall) stopped(now time.Time, batch claim.Batch) (stopped time.Duration) {
 	if !s.known.IsZero() && !s.free.IsZero() {
 		for _, item := range batch.Items {
 			stopped = max(stopped, item.Startable)
@@ -92,7 +92,7 @@ func (s *stall) claimed(now time.Time, batch claim.Batch) (stopped time.Duration
 
 // reportStall reports a stall before a claim.
 func (r *run) reportStall(batch claim.Batch) {
-	if stopped := r.stall.claimed(time.Now(), batch); stopped > StallAfter {
+	if stopped := r.stall.stopped(time.Now(), batch); stopped > StallAfter {
 		r.observer.Stalled(stopped)
 	}
 }

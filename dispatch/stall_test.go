@@ -64,15 +64,15 @@ func TestAnItemThatWaitsForAWorkerIsNoStall(t *testing.T) {
 	var s stall
 	now, old := time.Now(), claim.Batch{Items: []claim.Item{{Startable: time.Minute}}, Asked: 1}
 	s.knows(now)
-	require.Zero(t, s.claimed(now.Add(time.Second), old), "no worker has been free")
+	require.Zero(t, s.stopped(now.Add(time.Second), old), "no worker has been free")
 	s.knows(now)
 	s.workers(now, true)
-	require.Equal(t, time.Second, s.claimed(now.Add(time.Second), old))
-	require.Zero(t, s.claimed(now.Add(2*time.Second), old), "nothing is known to wait since")
+	require.Equal(t, time.Second, s.stopped(now.Add(time.Second), old))
+	require.Zero(t, s.stopped(now.Add(2*time.Second), old), "nothing is known to wait since")
 	s.knows(now)
 	s.workers(now, false)
 	s.workers(now.Add(time.Second), true)
-	require.Equal(t, time.Millisecond, s.claimed(now.Add(time.Second+time.Millisecond), old))
+	require.Equal(t, time.Millisecond, s.stopped(now.Add(time.Second+time.Millisecond), old))
 }
 
 func TestWhatAClaimLeavesIsKnown(t *testing.T) {
@@ -83,8 +83,8 @@ func TestWhatAClaimLeavesIsKnown(t *testing.T) {
 		var s stall
 		now := time.Now()
 		s.workers(now, true)
-		s.claimed(now, left)
-		require.Equal(t, time.Second, s.claimed(now.Add(time.Second),
+		s.stopped(now, left)
+		require.Equal(t, time.Second, s.stopped(now.Add(time.Second),
 			claim.Batch{Items: []claim.Item{{Startable: time.Minute}}}), name)
 	}
 }

@@ -35,9 +35,9 @@ const (
 	distrust = 30 * time.Second
 )
 
-// doze decides between sleeping, where every commit of work sends a notification, and looking continuously, which costs
-// enqueuers nothing. Only the claim loop uses it.
-type doze struct {
+// sleeper decides between sleeping, where every commit of work sends a notification, and looking continuously, which
+// costs enqueuers nothing. Only the claim loop uses it.
+type sleeper struct {
 	awake    bool
 	commits  rate            // commits of work, as far as known
 	flushes  []time.Duration // of the last claims, at most flushSamples
@@ -68,36 +68,36 @@ func (r *rate) now(now time.Time) float64 {
 }
 
 // crowded reports whether commits, if they all notified, would hold the lock for more than share of the time.
-func (d *doze) crowded(now time.Time, share float64) bool {
+func (s *sleeper) crowded(now time.Time, share float64) bool {
 	flush := leastFlush
-	if len(d.flushes) > 0 {
-		flush = min(max(slices.Min(d.flushes), leastFlush), mostFlush)
+	if len(s.flushes) > 0 {
+		flush = min(max(slices.Min(s.flushes), leastFlush), mostFlush)
 	}
-	return d.commits.now(now)*flush.Seconds() > share
+	return s.commits.now(now)*flush.Seconds() > share
 }
 
 // came records commits that brought work.
-func (d *doze) came(now time.Time, commits int) {
-	d.commits.add(now, commits)
-	if !d.awake && d.crowded(now, notifyShare) {
-		d.awake, d.foundAt = true, now
+func (s *sleeper) came(now time.Time, commits int) {
+	s.commits.add(now, commits)
+	if !s.awake && s.crowded(now, notifyShare) {
+		s.awake, s.foundAt = true, now
 	}
 }
 
-// claimed records a claim.
-func (d *doze) claimed(began, ended time.Time, found bool) {
-	d.ended, d.took, d.found = ended, ended.Sub(began), found
+// measured records how long a claim took and whether it returned items.
+func (s *sleeper) measured(began, ended time.Time, found bool) {
+	s.ended, s.took, s.found = ended, ended.Sub(began), found
 	if found {
-		d.foundAt = ended
+		s.foundAt = ended
 	}
 }
 
 // flushed records an upper bound on the duration of a flush.
-func (d *doze) flushed(took time.Duration) {
-	if len(d.flushes) == flushSamples {
-		d.flushes = slices.Delete(d.flushes, 0, 1)
+func (s *sleeper) flushed(took time.Duration) {
+	if len(s.flushes) == flushSamples {
+		s.flushes = slices.Delete(s.flushes, 0, 1)
 	}
-	d.flushes = append(d.flushes, took)
+	s.flushes = append(s.flushes, took)
 }
 
 // woken records a wake-up.
@@ -117,7 +117,7 @@ func (r *run) woken(source string, now time.Time) {
 		commits = len(heard)
 		r.named = append(r.named, heard...)
 	}
-	r.doze.came(now, commits)
+	r.sleeper.came(now, commits)
 }
 
 // Sources of wake-ups.
@@ -135,24 +135,24 @@ func (r *run) looked(batch claim.Batch, wanted int, source string) {
 	}
 	now := time.Now()
 	if batch.Arrived > 0 {
-		r.doze.came(now, batch.Arrived)
+		r.sleeper.came(now, batch.Arrived)
 	}
 	if batch.Flush > 0 {
-		r.doze.flushed(batch.Flush)
+		r.sleeper.flushed(batch.Flush)
 	}
 	if len(batch.Items) > 0 && source == WakePoll && !r.Gate.OnDuty() && batch.Items[0].Waited > overdue {
 		r.Gate.Distrust(distrust)
 	}
 	if len(batch.Items) == wanted && batch.More && !batch.Capped && !r.namespaces.throttled() &&
-		now.Sub(r.doze.calledAt) > callInterval {
-		r.doze.calledAt = now
+		now.Sub(r.sleeper.calledAt) > callInterval {
+		r.sleeper.calledAt = now
 		r.Gate.Call()
 	}
 }
 
 // steer tells the gate what the dispatcher is about to do, and schedules the next look.
 func (r *run) steer(now time.Time) {
-	d := &r.doze
+	d := &r.sleeper
 	d.lookAt, d.leaveAt = time.Time{}, time.Time{}
 	switch {
 	case r.Gate == nil:
@@ -190,7 +190,7 @@ func (r *run) steer(now time.Time) {
 // waitForSleep looks at the table while the gate waits for transactions that read it as open and so will not notify.
 // The interval grows: the work of such a transaction waits not much longer than the transaction itself was open.
 func (r *run) waitForSleep(now time.Time) {
-	d := &r.doze
+	d := &r.sleeper
 	switch {
 	case !r.Gate.OnDuty() || r.Gate.IsAsleep():
 		d.sleepAt = time.Time{}

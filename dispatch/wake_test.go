@@ -252,7 +252,7 @@ func TestFlushesAreJudgedByTheShortestOfTheLast(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d, now := &doze{}, time.Now()
+			d, now := &sleeper{}, time.Now()
 			d.flushed(leastFlush) // long ago
 			for n := range 3 * flushSamples {
 				now = now.Add(gap)

@@ -26,7 +26,7 @@ const (
 	mostStarted = 1000
 	// signalPause is the delay after an error of the store, and between tries while Temporal does not answer.
 	signalPause = time.Second
-	// leastPause is the shortest time between two looks.
+	// leastPause is the shortest time between two settles.
 	leastPause = 10 * time.Millisecond
 	// lastSettle limits the last settle of a stopping replica.
 	lastSettle = 2 * time.Second
@@ -128,7 +128,7 @@ func (s *Signaler) Run(ctx context.Context) error {
 				more = false
 			}
 		}
-		if pause := s.look(ctx, s.room()); pause >= 0 {
+		if pause := s.settleAndSend(ctx, s.room()); pause >= 0 {
 			again.Reset(pause)
 		}
 	}
@@ -147,9 +147,9 @@ func (s *Signaler) room() int {
 	return 1
 }
 
-// look settles what was sent, and sends what is due. It returns when to look again, negative if a wake-up or a result
-// will tell.
-func (s *Signaler) look(ctx context.Context, room int) time.Duration {
+// settleAndSend settles what was sent, and sends what is due. It returns when to do so again, negative if a wake-up or
+// a result will tell.
+func (s *Signaler) settleAndSend(ctx context.Context, room int) time.Duration {
 	s.mu.Lock()
 	started := s.started
 	s.started, s.announced = nil, false
@@ -205,7 +205,7 @@ func (s *Signaler) send(ctx context.Context, signal Signal) {
 	})
 }
 
-// collect notes the outcome of a try, to be settled with the next look.
+// collect notes the outcome of a try, to be settled by the next settleAndSend.
 func (s *Signaler) collect(ctx context.Context, one sent) {
 	s.underway--
 	settle := SettledSignal{ID: one.signal.ID, Try: one.signal.Try, Outcome: signalOpen, RunID: one.continues}

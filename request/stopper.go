@@ -51,7 +51,7 @@ func (s *Stopper) Run(ctx context.Context) error {
 		case <-s.Wake:
 		case <-again.C:
 		}
-		open, err := s.look(ctx)
+		open, err := s.carryOut(ctx)
 		if err != nil && ctx.Err() == nil {
 			s.complain(ctx, err)
 		}
@@ -61,8 +61,8 @@ func (s *Stopper) Run(ctx context.Context) error {
 	}
 }
 
-// look carries out pending requests and reports whether some remain open.
-func (s *Stopper) look(ctx context.Context) (open bool, err error) {
+// carryOut carries out pending requests and reports whether some remain open.
+func (s *Stopper) carryOut(ctx context.Context) (open bool, err error) {
 	stops, open, err := s.Store.TakeStops(ctx, atMostStops)
 	if err != nil {
 		return open, err

@@ -72,7 +72,7 @@ func (s *Postgres) TakeSignals(ctx context.Context, settled []SettledSignal, sta
 		Payload                                        []byte
 		Waited, NextIn                                 *time.Duration
 		GivenUp                                        *string
-		Waits, Doubtful                                *bool
+		Waits, Unanswered                              *bool
 	}
 	rows, err := postgres.Read[row](ctx, s.DB, "take signals", sql.Text("signal_take"), ids, tries, outcomes, problems,
 		runs, postgres.OrEmpty(started), atMost)
@@ -83,7 +83,7 @@ func (s *Postgres) TakeSignals(ctx context.Context, settled []SettledSignal, sta
 				Signal: temporal.Signal{
 					ExecutionID: postgres.OrZero(r.ExecutionID), Namespace: postgres.OrZero(r.Namespace),
 					RunID: postgres.OrZero(r.RunID), RequestID: postgres.OrZero(r.RequestID), Name: postgres.OrZero(r.Name),
-					Payload: r.Payload, Doubtful: postgres.OrZero(r.Doubtful),
+					Payload: r.Payload, Unanswered: postgres.OrZero(r.Unanswered),
 				},
 				ID: *r.ID, Try: postgres.OrZero(r.Tries), Waited: postgres.OrZero(r.Waited)})
 		case r.GivenUp != nil:

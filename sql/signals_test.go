@@ -254,7 +254,7 @@ func TestASignalOfAnEarlierEpochMayHaveBeenSentToAnyLaterRun(t *testing.T) {
 	f.takeSignals()
 	f.signal(ids[0], "sent")
 	sent := f.takeSignals().Now[0]
-	require.Equal(t, "run false", sent.RunID+fmt.Sprint(" ", sent.Doubtful))
+	require.Equal(t, "run false", sent.RunID+fmt.Sprint(" ", sent.Unanswered))
 	f.signal(ids[0], "behind")
 	f.signal(ids[1], "unsent")
 	f.signal(ids[2], "ended")
@@ -266,17 +266,17 @@ func TestASignalOfAnEarlierEpochMayHaveBeenSentToAnyLaterRun(t *testing.T) {
 	taken := f.takeSignals()
 	require.Empty(t, taken.GivenUp, "it may have arrived before the end")
 	for _, s := range taken.Now {
-		given[s.Name] = fmt.Sprint(s.RunID, " ", s.Doubtful)
+		given[s.Name] = fmt.Sprint(s.RunID, " ", s.Unanswered)
 	}
 	require.Equal(t, map[string]string{"sent": "run true", "unsent": " true", "ended": " true"}, given)
 	f.signal(ids[0], "new")
 	at := slices.IndexFunc(taken.Now, func(s request.Signal) bool { return s.Name == "sent" })
 	next := f.takeSignals(settle(taken.Now[at], "OPEN", "", "second")).Now[0]
-	require.Equal(t, "sent second true", fmt.Sprint(next.Name, " ", next.RunID, " ", next.Doubtful))
+	require.Equal(t, "sent second true", fmt.Sprint(next.Name, " ", next.RunID, " ", next.Unanswered))
 	behind := f.takeSignals(settle(next, "DELIVERED", "", "")).Now[0]
-	require.Equal(t, "behind second true", fmt.Sprint(behind.Name, " ", behind.RunID, " ", behind.Doubtful))
+	require.Equal(t, "behind second true", fmt.Sprint(behind.Name, " ", behind.RunID, " ", behind.Unanswered))
 	last := f.takeSignals(settle(behind, "DELIVERED", "", "")).Now[0]
-	require.Equal(t, "new second false", fmt.Sprint(last.Name, " ", last.RunID, " ", last.Doubtful),
+	require.Equal(t, "new second false", fmt.Sprint(last.Name, " ", last.RunID, " ", last.Unanswered),
 		"it was sent in this epoch")
 }
 

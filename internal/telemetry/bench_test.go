@@ -28,11 +28,11 @@ func BenchmarkHandOver(b *testing.B) {
 			b.ReportAllocs()
 			for n := 0; n < b.N; n += len(items) {
 				now := time.Now()
-				about.claimed(interval{now, now}, claim.Batch{Items: items}, nil)
+				about.measureClaim(interval{now, now}, claim.Batch{Items: items}, nil)
 				for _, item := range items {
 					about.Starting(&item)("run", engine.Started, nil)
 				}
-				about.settled(claim.Dispatched, ids, interval{now, now})
+				about.measureSettles(claim.Dispatched, ids, interval{now, now})
 			}
 		})
 	}

@@ -16,8 +16,8 @@ import (
 // Claimed implements dispatch.Observer.
 func (t *Telemetry) Claimed(began time.Time, batch claim.Batch, settled []int64, err error) {
 	took := interval{began, time.Now()}
-	t.claimed(took, batch, err)
-	t.settled(claim.Dispatched, settled, took)
+	t.measureClaim(took, batch, err)
+	t.measureSettles(claim.Dispatched, settled, took)
 }
 
 // Stalled implements dispatch.Observer.
@@ -32,7 +32,7 @@ func (t *Telemetry) Settled(began time.Time, verb claim.Verb, settled []int64, e
 	if err == nil {
 		t.instruments.settleDuration.record(took.seconds())
 	}
-	t.settled(verb, settled, took)
+	t.measureSettles(verb, settled, took)
 }
 
 // Renewed implements dispatch.Observer.
@@ -145,8 +145,8 @@ type interval struct{ began, ended time.Time }
 
 func (i interval) seconds() float64 { return i.ended.Sub(i.began).Seconds() }
 
-// claimed measures a claim and begins to track its items.
-func (t *Telemetry) claimed(took interval, batch claim.Batch, err error) {
+// measureClaim measures a claim and begins to track its items.
+func (t *Telemetry) measureClaim(took interval, batch claim.Batch, err error) {
 	t.failed("claim", err)
 	t.instruments.workspacesAtCapacity.add(len(batch.AtCapacity))
 	t.instruments.unannounced.add(batch.Unannounced)
@@ -190,8 +190,8 @@ func isLockFailure(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded)
 }
 
-// settled measures the items that one statement settled and stops tracking them.
-func (t *Telemetry) settled(verb claim.Verb, ids []int64, took interval) {
+// measureSettles measures the items that one statement settled and stops tracking them.
+func (t *Telemetry) measureSettles(verb claim.Verb, ids []int64, took interval) {
 	if len(ids) == 0 {
 		return
 	}

@@ -68,8 +68,8 @@ func requireValue(t *testing.T, about *Telemetry, name string, want float64) {
 func TestAnItemThatIsClaimedAgainIsNotTakenForItsFormerSelf(t *testing.T) {
 	t.Parallel()
 	about, _ := measured(t)
-	about.claimed(interval{}, claim.Batch{Items: []claim.Item{{ID: 1, Token: 1}}}, nil)
-	about.claimed(interval{}, claim.Batch{Items: []claim.Item{{ID: 1, Token: 2}}}, nil)
+	about.measureClaim(interval{}, claim.Batch{Items: []claim.Item{{ID: 1, Token: 1}}}, nil)
+	about.measureClaim(interval{}, claim.Batch{Items: []claim.Item{{ID: 1, Token: 2}}}, nil)
 	require.Nil(t, about.heldItems.of(claim.Item{ID: 1, Token: 1}))
 	require.NotNil(t, about.heldItems.of(claim.Item{ID: 1, Token: 2}))
 	require.Equal(t, 1, about.heldItems.held())

@@ -41,9 +41,9 @@ func find(t *testing.T, spans *tracetest.SpanRecorder, name string) sdktrace.Rea
 func handOver(t *testing.T, about *Telemetry, item claim.Item, outcome engine.Outcome, verb claim.Verb) claim.Item {
 	t.Helper()
 	now := time.Now()
-	about.claimed(interval{now, now.Add(time.Millisecond)}, claim.Batch{Items: []claim.Item{item}}, nil)
+	about.measureClaim(interval{now, now.Add(time.Millisecond)}, claim.Batch{Items: []claim.Item{item}}, nil)
 	request := start(about, item, outcome)
-	about.settled(verb, []int64{item.ID}, interval{time.Now(), time.Now()})
+	about.measureSettles(verb, []int64{item.ID}, interval{time.Now(), time.Now()})
 	return request
 }
 
@@ -104,7 +104,7 @@ func TestFailuresMarkTheirSpans(t *testing.T) {
 func TestALostLeaseEndsItsSpans(t *testing.T) {
 	t.Parallel()
 	about, spans := measured(t)
-	about.claimed(interval{time.Now(), time.Now()}, claim.Batch{Items: []claim.Item{{ID: 1}}}, nil)
+	about.measureClaim(interval{time.Now(), time.Now()}, claim.Batch{Items: []claim.Item{{ID: 1}}}, nil)
 	about.Lost(1)
 	require.Equal(t, "lease lost", find(t, spans, "step:process_item").Status().Description)
 	require.Contains(t, tree(spans), "flow:queue_processing")
@@ -114,7 +114,7 @@ func TestAPanickingStarterLeavesNoSpanOpen(t *testing.T) {
 	t.Parallel()
 	about, spans := measured(t)
 	item := claim.Item{ID: 1, Token: 1}
-	about.claimed(interval{time.Now(), time.Now()}, claim.Batch{Items: []claim.Item{item}}, nil)
+	about.measureClaim(interval{time.Now(), time.Now()}, claim.Batch{Items: []claim.Item{item}}, nil)
 	about.Starting(&item)("", engine.Panicked, nil)
 	require.Equal(t, "panic", find(t, spans, "temporal:start_workflow").Status().Description)
 	requireValue(t, about, "pgdispatch_start_failures_total panic", 1)

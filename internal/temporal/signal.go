@@ -25,11 +25,12 @@ type Signal struct {
 	// RunID is the run that the signal is sent to. Temporal recognises a repeated request within one run. Empty means the
 	// first run.
 	RunID string
-	// Doubtful means that the signal may have reached a run after that one. Otherwise it has reached no other.
-	Doubtful  bool
-	RequestID string // a UUID, the same for every try
-	Name      string
-	Payload   []byte // JSON; nil means that the signal has no argument
+	// Unanswered means that the signal may have been sent without a known answer, to that run or to one after it.
+	// Otherwise it has reached no other run.
+	Unanswered bool
+	RequestID  string // a UUID, the same for every try
+	Name       string
+	Payload    []byte // JSON; nil means that the signal has no argument
 }
 
 // ErrEnded means that the workflow has ended and accepts no signals.
@@ -38,7 +39,7 @@ var ErrEnded = errors.New("workflow had ended")
 // Signal sends a signal. It may be called repeatedly: Temporal answers a repeated request without another effect, even
 // if the run has closed since. If the run has closed without this signal and the workflow continues in another run, as
 // after continue-as-new, Signal sends nothing there and returns that run's ID: the open run or, if the signal is
-// doubtful, the next.
+// unanswered, the next.
 func (t *Client) Signal(ctx context.Context, signal Signal) (continues string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, SignalTimeout, fmt.Errorf("signal timed out after %s", SignalTimeout))
 	defer cancel()
@@ -88,7 +89,7 @@ func (t *Client) first(ctx context.Context, signal Signal) (string, error) {
 // continues returns the run to try after the signalled run, which has closed, or ErrEnded if there is none.
 func (t *Client) continues(ctx context.Context, signal Signal) (string, error) {
 	execution := Execution{ID: signal.ExecutionID, Namespace: signal.Namespace, RunID: signal.RunID}
-	if signal.Doubtful {
+	if signal.Unanswered {
 		if next, err := t.successor(ctx, execution); next != "" || err != nil {
 			return next, err
 		}

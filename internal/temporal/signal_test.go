@@ -75,8 +75,8 @@ func TestASignalToAClosedRunIsSentNowhereElse(t *testing.T) {
 	}
 }
 
-// A doubtful signal may have reached a run that has closed since, so it passes over none.
-func TestADoubtfulSignalIsOfferedToEachRunFromTheFirstOn(t *testing.T) {
+// An unanswered signal may have reached a run that has closed since, so it passes over none.
+func TestAnUnansweredSignalIsOfferedToEachRunFromTheFirstOn(t *testing.T) {
 	t.Parallel()
 	gone := serviceerror.NewNotFound("workflow execution already completed")
 	history := func(event *historypb.HistoryEvent, err error) []func() (*historyResponse, error) {
@@ -111,7 +111,7 @@ func TestADoubtfulSignalIsOfferedToEachRunFromTheFirstOn(t *testing.T) {
 			service := &signalService{fakeService: fakeService{newest: row.newest}, answer: gone}
 			service.answers = append(row.closed, history(nil, gone)...)
 			continues, err := (&Client{Service: service, Namespace: "shop"}).Signal(t.Context(),
-				Signal{ExecutionID: "e1", RunID: row.runID, RequestID: "r1", Name: "approve", Doubtful: true})
+				Signal{ExecutionID: "e1", RunID: row.runID, RequestID: "r1", Name: "approve", Unanswered: true})
 			require.ErrorIs(t, err, row.want)
 			require.Equal(t, row.continues, continues)
 			require.Len(t, service.got, row.sent)

@@ -5,7 +5,7 @@
 -- $1 to $5 signals to settle, with the try, outcome, error and run of each; $6 executions started since; $7 at most.
 -- Returns what next_signals returns.
 select t.id, t.tries, t.request_id::text, t.execution_id::text, t.namespace, t.run_id, t.name, t.payload, t.waited, t.given_up, t.signals,
-       t.next_in, t.waits, t.doubtful
+       t.next_in, t.waits, t.doubtful as unanswered
 from pgdispatch.next_signals($1::bigint[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::text[]::uuid[], $7) t
 
 -- function: signal
@@ -54,8 +54,8 @@ $$;
 -- Settles signals that the caller has sent, and returns those that it must send now: of each execution the oldest open
 -- one, if its workflow runs. The others wait, which costs nothing until their turn. Taking a signal postpones its next
 -- try: nobody else takes it meanwhile, and another replica does if the caller dies.
--- A signal is doubtful if commits about it may be lost: it may have been sent to run_id or to any run after it, even if
--- its workflow has ended. run_id is null then if it may have been sent to any run at all.
+-- A signal is unanswered, which the column calls doubtful, if commits about it may be lost: it may have been sent to
+-- run_id or to any run after it, even if its workflow has ended. run_id is null then if that may be any run at all.
 -- A signal that is taken or given up is so durably. Settling one as DELIVERED or OPEN is not: Temporal says it again.
 -- outcomes are DELIVERED, GIVEN_UP, or OPEN: to be tried again, after a backoff if there is an error. runs are where to
 -- send them from now on, or null. started are executions whose workflow the caller has started.
