@@ -21,13 +21,13 @@ const (
 func TestLifecycleDiagram(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	path := filepath.Join("..", "docs", "lifecycle.md")
+	path := filepath.Join("..", "docs", "contributing", "design.md")
 	page, err := os.ReadFile(path)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(page), beginGenerated)
-	require.True(t, found, "docs/lifecycle.md has lost its marker")
+	require.True(t, found, "design.md has lost its marker")
 	_, after, found := strings.Cut(rest, endGenerated)
-	require.True(t, found, "docs/lifecycle.md has lost its end marker")
+	require.True(t, found, "design.md has lost its end marker")
 	want := before + beginGenerated + diagram(f) + endGenerated + after
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
