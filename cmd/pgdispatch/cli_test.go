@@ -24,20 +24,23 @@ const cliPage = "../../docs/cli.md"
 
 // cliPageHead takes the commands without --output and the shared flags.
 const cliPageHead = "# Commands\n\n" +
-	"The commands of `pgdispatch`, generated from them: `make golden`. [Operating](operating.md) shows them in use.\n\n" +
+	"For operators: every command of `pgdispatch`, from its own help. [Operating](operating.md) shows them in use.\n\n" +
 	"## Shared flags\n\n" +
 	"Every command but `version` takes `--config`, `--database-url` and `--allow-insecure-database`; those that reach\n" +
 	"Temporal also take the [settings](settings.md#replica) for that. All but `%s`\n" +
 	"take `--output`, and those that change something `--by`. *Also* names the other shared flags of a command.\n\n" +
+	"```text\n%s```\n\n" +
+	"Commands of `items` share:\n\n" +
 	"```text\n%s```\n"
 
 // docs/cli.md is generated from the commands. It describes once a flag that several commands share.
 func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 	t.Parallel()
 	commands := slices.DeleteFunc(everyCommand(root()), (*cobra.Command).HasSubCommands)
-	shared, silent := sharedFlags(commands)
+	shared, ofItems, silent := sharedFlags(commands)
 	var page strings.Builder
-	fmt.Fprintf(&page, cliPageHead, strings.Join(silent, "`, `"), shared.FlagUsagesWrapped(120))
+	fmt.Fprintf(&page, cliPageHead, strings.Join(silent, "`, `"), shared.FlagUsagesWrapped(120),
+		ofItems.FlagUsagesWrapped(120))
 	for _, command := range commands {
 		usage := strings.TrimSuffix(strings.TrimPrefix(command.UseLine(), "pgdispatch "), " [flags]")
 		fmt.Fprintf(&page, "\n## %s\n", usage)
@@ -52,9 +55,9 @@ func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 		}
 		taken, own := []string{}, pflag.NewFlagSet("", pflag.ContinueOnError)
 		command.Flags().VisitAll(func(f *pflag.Flag) {
-			switch first := shared.Lookup(f.Name); {
+			switch {
 			case f.Name == "help" || isSetting(f.Name):
-			case first == nil || first.Usage != f.Usage || first.DefValue != f.DefValue:
+			case !has(shared, f) && !has(ofItems, f):
 				own.AddFlag(f)
 			case f.Name != "by" && f.Name != "output":
 				taken = append(taken, f.Name)
@@ -83,10 +86,10 @@ func isSetting(name string) bool {
 	return name == "config" || slices.ContainsFunc(config.RunOptions, func(o config.Option) bool { return o.Flag == name })
 }
 
-// sharedFlags returns the flags that more than one command has with the same meaning, apart from settings, and the
-// commands without --output.
-func sharedFlags(commands []*cobra.Command) (shared *pflag.FlagSet, silent []string) {
-	shared = pflag.NewFlagSet("", pflag.ContinueOnError)
+// sharedFlags returns the flags that more than one command has with the same meaning, apart from settings; those that
+// only commands of items share; and the commands without --output.
+func sharedFlags(commands []*cobra.Command) (shared, ofItems *pflag.FlagSet, silent []string) {
+	shared, ofItems = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	seen := map[string]bool{}
 	for _, command := range commands {
 		if command.Flags().Lookup("output") == nil {
@@ -95,14 +98,22 @@ func sharedFlags(commands []*cobra.Command) (shared *pflag.FlagSet, silent []str
 		command.Flags().VisitAll(func(f *pflag.Flag) {
 			switch meaning := f.Name + f.Usage + f.DefValue; {
 			case f.Name == "help" || isSetting(f.Name):
-			case seen[meaning] && shared.Lookup(f.Name) == nil:
-				shared.AddFlag(f)
-			default:
+			case !seen[meaning]:
 				seen[meaning] = true
+			case shared.Lookup(f.Name) == nil:
+				shared.AddFlag(f)
+			case command.Parent().Name() == "items" && !has(shared, f) && !has(ofItems, f):
+				ofItems.AddFlag(f)
 			}
 		})
 	}
-	return shared, silent
+	return shared, ofItems, silent
+}
+
+// has reports whether the flags have one like f, with the same meaning.
+func has(flags *pflag.FlagSet, f *pflag.Flag) bool {
+	known := flags.Lookup(f.Name)
+	return known != nil && known.Usage == f.Usage && known.DefValue == f.DefValue
 }
 
 func everyCommand(command *cobra.Command) []*cobra.Command {
