@@ -11,7 +11,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files and the generated part of docs/contributing/design.md")
+var update = flag.Bool("update", false, "rewrite the golden files and the diagram in docs/contributing/design.md")
 
 func TestMain(m *testing.M) { sqltest.Main(m) }
 
