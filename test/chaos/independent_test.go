@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// helpers are allowed imports: they run processes, read files and pass bytes on, and contain none of the product's logic.
+// helpers are allowed imports: they run processes, read files and pass bytes on, and contain none of the product's
+// logic.
 var helpers = []string{
 	"github.com/pgdispatch/pgdispatch/internal/process",
 	"github.com/pgdispatch/pgdispatch/test/internal/command",
