@@ -2,13 +2,13 @@ package schedule
 
 import "time"
 
-// Apply applies the answer to a proposal. It returns how many entries gave nothing although they were looked for.
+// Apply applies the answer to a proposal. It returns how many entries yielded no item although the claim came to them.
 func (s *Schedule) Apply(now time.Time, p Proposal, a Answer) (vain int) {
 	if a.Epoch != s.epoch {
 		s.forget(a.Epoch)
 	}
 	if a.Epoch != p.Epoch {
-		p.Leased = Receipt{} // the claim did not use it either
+		p.Leased = Receipt{} // a receipt of another epoch is invalid, so the claim did not use it
 	}
 	s.leased, s.paused = p.Leased.After(a.Leased, a.Last), a.Paused
 	if a.Epoch == (Epoch{}) {
@@ -19,7 +19,7 @@ func (s *Schedule) Apply(now time.Time, p Proposal, a Answer) (vain int) {
 	}
 	s.answered(now, p, a)
 	taken := a.Unanswered
-	last := -1 // last entry that gave something
+	last := -1 // the last entry that yielded an item
 	for n := range p.Entries {
 		if taken += a.Workspaces[n].Taken; a.Workspaces[n].Taken > 0 {
 			last = n
@@ -28,8 +28,8 @@ func (s *Schedule) Apply(now time.Time, p Proposal, a Answer) (vain int) {
 	s.applied = s.served
 	aged, ended := 0, a.ended(p, taken)
 	for n, e := range p.Entries {
-		cut := ended && n >= last                  // it was not looked for
-		aged += min(a.Workspaces[n].Taken, e.aged) // an entry that yields nothing uses no turn
+		cut := ended && n >= last                  // the claim may have stopped before this entry or within it
+		aged += min(a.Workspaces[n].Taken, e.aged) // an entry that yields nothing uses up no share of age
 		if a.Workspaces[n].Taken == 0 && !cut {
 			vain++
 		}
@@ -75,11 +75,11 @@ func (s *Schedule) answered(now time.Time, p Proposal, a Answer) {
 	}
 }
 
-// stands records the state of a workspace.
+// stands records the state of a workspace after the nth entry. cut means that the claim stopped before or within it.
 func (s *Schedule) stands(now time.Time, l *workspace, e Entry, a Answer, n int, cut bool) {
 	st := a.Workspaces[n]
 	for _, v := range l.levels {
-		s.takeOut(v) // before changing any key of a heap
+		s.takeOut(v) // because the heaps are ordered by what changes below
 	}
 	s.name(l, st.Number)
 	l.held, l.limit, l.burstLimit, l.receipt = st.Held, st.Limit, int32(st.BurstLimit), st.Receipt
@@ -87,13 +87,14 @@ func (s *Schedule) stands(now time.Time, l *workspace, e Entry, a Answer, n int,
 		s.rated[l.id] = true
 	}
 	if st.Bound {
-		l.held = min(l.held, max(l.limit-1, 0)) // the workspace may be within its limit, and then it need not burst
+		// Held may be too high: as far as known, the workspace need not burst.
+		l.held = min(l.held, max(l.limit-1, 0))
 	}
 	if s.epoch == (Epoch{}) {
 		l.receipt = Receipt{} // the first epoch may be lost, as in Apply
 	}
-	if st.Taken > 0 || st.PassedOver || !cut { // being asked for in vain uses up a turn, too
-		nothingDue := st.Granted > 0 && !st.leaves(a.At) // which says nothing of its limits
+	if st.Taken > 0 || st.PassedOver || !cut { // a turn is used up even if it yields nothing
+		nothingDue := st.Granted > 0 && !st.leaves(a.At) // then an empty turn does not mean that the workspace is full
 		l.proven = st.Taken > 0 || l.proven && (nothingDue || l.served > s.applied)
 		s.served++
 		l.served = s.served
@@ -122,7 +123,7 @@ func (s *Schedule) stands(now time.Time, l *workspace, e Entry, a Answer, n int,
 	s.fill(l)
 }
 
-// left records what a claim has left of a key queue. Its workspace's levels must be in no heap.
+// left records what a claim has left of a key queue. The caller has taken the workspace's levels out of all heaps.
 func (s *Schedule) left(now time.Time, x *keyQueue, a Answer, st Standing, cut bool) {
 	v := x.level
 	if v.not = (time.Time{}); st.Next == nil {
@@ -133,7 +134,7 @@ func (s *Schedule) left(now time.Time, x *keyQueue, a Answer, st Standing, cut b
 	due := st.leaves(a.At)
 	x.from, x.not, x.passed, x.short, x.deep = *st.Next, time.Time{}, st.PassedOver, false, due && (x.deep || st.Taken > 0)
 	if x.items -= st.Taken; x.items < 0 {
-		x.items = 0 // more than was known
+		x.items = 0 // more were taken than were known; zero means unknown
 	}
 	switch {
 	case st.PassedOver:
@@ -142,7 +143,7 @@ func (s *Schedule) left(now time.Time, x *keyQueue, a Answer, st Standing, cut b
 	case !cut && due && a.Limited:
 		x.short, x.not = true, now.Add(lockedFor)
 		x.heldBack = x.not
-	case !cut && due: // another transaction has locked it, and the workspace's lower levels wait with it
+	case !cut && due: // another transaction has locked the next item; lower levels of the workspace must not overtake it
 		for _, o := range v.workspace.levels {
 			if o.priority <= v.priority {
 				o.not = latest(o.not, now.Add(lockedFor))
@@ -173,8 +174,8 @@ func (l *workspace) due(now time.Time) bool {
 	return false
 }
 
-// room returns how many free slots the workspace is believed to have, beyond its limit if it bursts. It is at least
-// one, because only a claim knows.
+// room returns how many free slots the workspace is believed to have, up to its burst limit if it bursts. It is at
+// least one, because only a claim knows the true number.
 func (l *workspace) room() int {
 	if l.bursts() {
 		return l.slots() - l.held

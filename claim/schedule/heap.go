@@ -11,10 +11,11 @@ const (
 	levelHeaps
 )
 
-// inProven is the kind of a heap that shares inBursting's index: a level is in one of them at most.
+// inProven is the kind of a heap that stores its positions where inBursting does. A level is in at most one of the two.
 const inProven = levelHeaps
 
-// Indexes of the heaps that a key queue may be in, in keyQueue.at. Those of its keys, own and over all, have no order.
+// Indexes of the heaps that a key queue may be in, in keyQueue.at. The heaps inOwn and inAll, of its keys, have no
+// order.
 const (
 	inRipe = iota
 	inUnripe
@@ -23,15 +24,15 @@ const (
 	queueHeaps
 )
 
-// element is what a heap holds. before orders it in a heap of that kind, and index is where it keeps its place there.
+// An element may be in several heaps. before orders it in heaps of that kind. index returns where it stores its
+// position in the heap of that kind.
 type element[T any] interface {
 	comparable
 	before(other T, kind int) bool
 	index(kind int) *int32
 }
 
-// heap is a priority queue. It tracks each element's index, so that any element can be removed. kind says which heap
-// it is.
+// heap is a priority queue from which any element can be removed. kind says which of an element's heaps it is.
 type heap[T element[T]] struct {
 	kind int
 	all  []T

@@ -13,10 +13,10 @@ type Waiting struct {
 	Priority  int
 	Key       string
 	From      Position
-	// Held is how many items of the workspace hold a slot. Limit is how many may; it is zero if the workspace is paused,
-	// too.
+	// Held is how many items of the workspace hold a slot. Limit is how many may; it is also zero if the workspace is
+	// paused.
 	Held, Limit int
-	// Most is how many may while no other workspace needs the workers.
+	// BurstLimit is how many may while no other workspace needs the workers.
 	BurstLimit int
 	Paused     bool
 	// OwnFull and AllFull mean that the items' key is at its limit, in the workspace and over all workspaces.
@@ -32,11 +32,11 @@ type Changed struct {
 	Keys map[string]bool
 }
 
-// Reset forgets everything except Aging and the count of turns.
+// Reset forgets everything except Aging and the number of the last turn.
 func (s *Schedule) Reset() { *s = Schedule{Aging: s.Aging, served: s.served} }
 
-// Missed returns the due items among those read that the schedule would not ask for: what it missed, if it has learnt
-// of everything since it was loaded. Workspaces that have changed meanwhile are left out.
+// Missed returns those of the items read that are due and that the schedule would not ask for. It has missed them if it
+// was told of everything since it was loaded. Missed leaves out workspaces that have changed meanwhile.
 func (s *Schedule) Missed(now time.Time, all []Waiting, changed Changed) (missed []Waiting) {
 	if s.paused || changed.All {
 		return nil
@@ -59,8 +59,8 @@ func (s *Schedule) Missed(now time.Time, all []Waiting, changed Changed) (missed
 	return missed
 }
 
-// Load adds key queues of waiting items. It closes workspaces and keys that were full, unless they have changed
-// meanwhile: nothing would open them again. Receipts are kept: a load does not hold the lock of claims.
+// Load adds key queues of waiting items. It closes workspaces and keys that were full, except those that have changed
+// meanwhile, which nothing would open again. It keeps receipts, because a load does not hold the lock of claims.
 func (s *Schedule) Load(all []Waiting, changed Changed) {
 	known := map[*workspace]bool{}
 	for _, w := range all {
@@ -103,7 +103,7 @@ func (s *Schedule) Forget() {
 // slots returns how many items of the workspace may hold a slot while no other workspace needs the workers.
 func (w Waiting) slots() int { return max(w.Limit, w.BurstLimit) }
 
-// holds records how many slots of a workspace are held, and closes a workspace that is full if that is current.
+// holds records how many slots of a workspace are held. It closes a full workspace only if the figures are current.
 func (s *Schedule) holds(l *workspace, w Waiting, current bool) {
 	s.name(l, w.Number)
 	if w.Held < w.slots() {
@@ -118,8 +118,8 @@ func (s *Schedule) holds(l *workspace, w Waiting, current bool) {
 	}
 }
 
-// loaded opens a key that is not full. It closes one that is full only if that is current: an end of which the schedule
-// has learnt already would not open it again.
+// loaded opens a key that is not full. It closes a full key only if the figures are current: if an item has ended
+// since, and the schedule has already learnt of that end, nothing would open the key again.
 func (s *Schedule) loaded(k *key, full, current bool) {
 	if k.closed && !full {
 		s.reopenKey(k)
@@ -128,7 +128,7 @@ func (s *Schedule) loaded(k *key, full, current bool) {
 	}
 }
 
-// waits reports whether the workspace is skipped for a while, because of its rate limit, its namespaces, or locked
+// waits reports whether the workspace is skipped for a while because of its rate of starts, its namespaces, or locked
 // rows.
 func (l *workspace) waits(now time.Time) bool {
 	return slices.ContainsFunc(l.levels, func(v *level) bool {

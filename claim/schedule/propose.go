@@ -36,14 +36,14 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 		workspaces: map[*workspace]int{}, open: map[*workspace]bool{}}
 	d.aged(now)
 	d.turns()
-	// Some of these items may not exist. Ask for as many behind them; only as many are taken as workers are free.
+	// Some of these items may not exist, so ask for as many more. The claim takes only as many as workers are free.
 	d.free, d.behind = d.free+d.unsure, true
 	if want.Limited {
 		d.free = max(d.free, looks)
 	}
 	d.turns()
-	// Others may be of workspaces or keys that are full. However many there are, they must not delay the workspaces that
-	// got items when they were last asked for.
+	// Others may be of workspaces or keys that are full. However many those are, they must not delay the workspaces that
+	// got items when they were last asked for: ask for those, too.
 	left := d.free
 	if d.free = min(d.untried, want.Free); !d.shut {
 		d.serve(&s.proven)
@@ -67,10 +67,10 @@ type draft struct {
 	now        time.Time
 	free       int
 	unsure     int                 // how many of the requested items may not exist
-	untried    int                 // how many are of workspaces or keys that may be full, as far as known
+	untried    int                 // how many are of workspaces or keys whose limits no claim has reported
 	behind     bool                // now asking for items behind the unsure ones
 	burst      bool                // now asking for items beyond the limits of their workspaces
-	limited    bool                // requested items may not be granted
+	limited    bool                // namespaces are limited: the claim may take less than is requested
 	careful    bool                // ask only for the highest level of a workspace
 	queues     map[*keyQueue]int   // a key queue's index in the proposal's entries, plus one
 	keys       map[*key]int        // how many items are requested per limit key
@@ -78,7 +78,7 @@ type draft struct {
 	last       int                 // the index of the entry that was asked for last
 	workspaces map[*workspace]int  // how many items are requested per workspace
 	open       map[*workspace]bool // workspaces from which more is requested than may exist
-	shut       bool                // what follows may belong to an open workspace: ask for no lower priority
+	shut       bool                // an open workspace may have room at this priority: ask for no lower one
 }
 
 // ask requests up to items items of a level. If items of several keys wait there, their shares are the same, and those
@@ -90,7 +90,7 @@ func (d *draft) ask(v *level, items int) (asked int, more bool) {
 		return asked, asked > 0 && x.items > 0
 	}
 	share := (items + v.ripe.len() - 1) / v.ripe.len()
-	visits := items + len(d.queues) // key queues that give nothing must not cost more
+	visits := items + len(d.queues) // bounds the cost of key queues that yield nothing
 	v.ripe.walk(func(x *keyQueue) bool {
 		n := d.askQueue(x, min(share, items-asked))
 		asked, more = asked+n, more || n > 0 && x.items > 0
@@ -117,12 +117,12 @@ func (d *draft) askQueue(x *keyQueue, items int) int {
 		items = min(items, x.items-asked)
 	}
 	if items <= 0 {
-		d.shut = d.shut || asked == 0 && d.open[l] // the workspace may have room for this key queue after all
+		d.shut = d.shut || asked == 0 && d.open[l] // if the items asked for do not exist, there is room for this key queue
 		return 0
 	}
 	if items = min(items, x.room()-max(d.keys[x.own], d.keys[x.all])); items <= 0 {
 		if d.behind && (d.vague[x.own] || d.vague[x.all]) {
-			d.free = 0 // the key may have room for this key queue after all, and nothing may overtake it
+			d.free = 0 // if the items asked for do not exist, the key has room for this key queue: nothing may overtake it
 		}
 		return 0
 	}
@@ -151,14 +151,15 @@ func (d *draft) askQueue(x *keyQueue, items int) int {
 		d.keys[x.all] += items
 	}
 	if d.behind && x.items == 0 && !x.deep {
-		d.free-- // only its first item is known to exist
+		d.free-- // only the first item of the key queue is known to exist
 	} else {
 		d.free -= items
 	}
 	return items
 }
 
-// hidden reports whether the workspace has a higher ready level, whose first item may be locked.
+// hidden reports whether a careful draft must skip the level: its workspace has a higher level that may be asked for,
+// and the first item there may be locked.
 func (d *draft) hidden(l *level) bool {
 	return d.careful && l.workspace.levels[0] != l && slices.ContainsFunc(l.workspace.levels, func(o *level) bool {
 		return o.priority > l.priority && o.offered()
@@ -204,7 +205,7 @@ func (d *draft) turns() {
 
 // serve requests items of the levels of a heap, in its order.
 func (d *draft) serve(h *levels) {
-	// Rounded up: the last workspaces may get less, and come first in the next turn.
+	// The share is rounded up. The last workspaces may get less, and come first in the next turn.
 	share := (d.free + max(h.len(), 1) - 1) / max(h.len(), 1)
 	if !d.limited {
 		share = max(share, turn)

@@ -2,7 +2,7 @@ package schedule
 
 import "slices"
 
-// recent is how many of the newest tokens cost nothing to count again.
+// recent is how many of the newest tokens are cheap enough to be counted again each time.
 const recent = 1000
 
 // After returns the receipt after a count of the holders beyond To. tokens are their tokens; last is the last token

@@ -98,8 +98,8 @@ type workspace struct {
 	proven     bool // got an item when it was last asked for
 	paused     bool
 	full       bool      // full with more waiting: reported or about to be reported
-	burstLimit int32     // how many may hold a slot while no other workspace needs the workers; up to limit: no more
-	rested     time.Time // not asked for until then, because counting its holders is expensive
+	burstLimit int32     // how many may hold a slot while no other workspace needs the workers; has no effect up to limit
+	rested     time.Time // the workspace is not asked for until then, because counting its holders is expensive
 	receipt    Receipt
 	levels     []*level        // highest priority first
 	keys       map[string]*key // limit keys of its waiting items
@@ -126,7 +126,7 @@ func newLevel(l *workspace, priority int) *level {
 		at: [levelHeaps]int32{-1, -1, -1, -1}}
 }
 
-// due returns when to look at the level's heaps: when it may be asked for, or when another of its key queues may be.
+// due returns when ripen must look at the level: when it may be asked for, or when another of its key queues may.
 func (l *level) due() time.Time {
 	if l.ripe.len() > 0 && !l.offered() {
 		return l.not
@@ -214,7 +214,7 @@ func (s *Schedule) place(v *level) {
 	}
 }
 
-// ripen moves what may be asked for now to the ready heaps.
+// ripen moves levels and key queues that may be asked for now from later to the heaps that proposals are made from.
 func (s *Schedule) ripen(now time.Time) {
 	for s.later.len() > 0 && !s.later.first().due().After(now) {
 		v := s.later.first()
@@ -267,8 +267,8 @@ func (s *Schedule) Ready(now time.Time) bool {
 // else.
 func (s *Schedule) Capped() bool { return s.capped || s.guarding || s.busy }
 
-// Next returns when something that must not be asked for now may be asked for. Zero means not before a change is
-// reported.
+// Next returns the time from which more may be asked for than now. Zero means that only a reported change can allow
+// more.
 func (s *Schedule) Next(now time.Time) (at time.Time) {
 	if s.paused {
 		return at

@@ -7,8 +7,8 @@ func (s *Schedule) Tell(now time.Time) { s.clock = latest(s.clock, now) }
 
 // startableFrom returns the last time, at most now, at which something other than the replicas is known to have held
 // the key queue back: its workspace's limits or a pause, its key, W, or a namespace that accepts no workflows. A row
-// that another transaction has locked does not count. Zero means that nothing is known to have. A burst has been held
-// back until now.
+// that another transaction has locked does not count. Zero means that nothing is known to have held it back. A burst
+// has been held back until now.
 func (s *Schedule) startableFrom(x *keyQueue, now time.Time) time.Time {
 	if x.level.workspace.bursts() {
 		return now

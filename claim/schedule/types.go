@@ -41,8 +41,8 @@ type Entry struct {
 	Burst bool
 	// Rated means that the workspace had a rate of starts when it was last asked for.
 	Rated bool
-	// Startable is since when nothing but the replicas has held these items back, unless they were due later. It is
-	// what this replica knows; zero means that it knows of nothing that did.
+	// Startable is the last time at which something other than the replicas held these items back, as far as this replica
+	// knows. Zero means that it knows of none. Items that became due later were startable when they became due.
 	Startable time.Time
 
 	aged int // how many of Items are asked for because of their age
@@ -79,14 +79,14 @@ type Want struct {
 type Standing struct {
 	// Granted is how many items the workspace's limits allowed. Taken is how many were taken.
 	Granted, Taken int
-	// Held is how many of the workspace's items hold a slot, including those taken. Limit is how many may; it is zero if
-	// the workspace is paused, too.
+	// Held is how many of the workspace's items hold a slot, including those taken. Limit is how many may; it is also zero
+	// if the workspace is paused.
 	Held, Limit int
-	// Most is how many may while no other workspace needs the workers. At most Limit means none beyond it.
+	// BurstLimit is how many may while no other workspace needs the workers. If it is not above Limit, it allows no more.
 	BurstLimit int
 	Paused     bool
-	// Counted is how many holders were counted. Zero means that a bound sufficed. Bound means that Held is only an
-	// upper bound: fewer items may hold slots.
+	// Counted is how many holders were counted. Zero means that the receipt sufficed. Bound means that Held is only an
+	// upper bound.
 	Counted int
 	Bound   bool
 	Receipt Receipt
@@ -151,8 +151,8 @@ type Full struct {
 type Change struct {
 	Workspace WorkspaceID
 	Number    int64 // zero if unknown
-	// Waits means that items wait at Priority from Due on, and Items is how many came, or zero if unknown. Otherwise at
-	// most Items items gave their slots back; zero means that a limit changed.
+	// Waits means that items wait at Priority from Due on. Items is then how many came, or zero if unknown. Without Waits,
+	// at most Items items gave their slots back; zero means that a limit changed.
 	Waits    bool
 	Priority int
 	Due      time.Time

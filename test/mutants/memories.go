@@ -9,7 +9,7 @@ var memories = []mutant{
 		[]edit{{"sql function wake_for", "offset 0)", ")"}},
 		"./sql", "TestAnEndReadsAFewRowsHoweverManyWait"},
 	{"a late notification", "an item that is claimed already is asked for in vain, which puts its workspace last",
-		[]edit{{"schedule.Schedule.stands", "!st.leaves(a.At) // which", "false // which"}},
+		[]edit{{"schedule.Schedule.stands", "!st.leaves(a.At) // then", "false // which"}},
 		"./claim/schedule", "TestALateNotificationPutsAWorkspaceBehindNoOther"},
 	{"a look reads what was in progress", "the changes of a transaction that was open during the last look are not read",
 		[]edit{{"sql part spans", "where pg_visible_in_snapshot(x.xid, g.sees)", "where false"}},
