@@ -125,7 +125,7 @@ func (c *Callbacks) serve(w http.ResponseWriter, r *http.Request) (status int, r
 		return http.StatusUnauthorized, CallbackUnauthorized
 	}
 	execution.RunID = runOf(r.Header, execution.ID)
-	release := serve.Keep(ctx) // from others' connections, as only Temporal has tokens
+	release := serve.Keep(ctx) // other clients cannot displace this connection: only Temporal has tokens
 	ended, err := c.end(ctx, execution)
 	release()
 	if err != nil {

@@ -192,7 +192,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 	err := contained(d.Log, "claim loop", func() { r.claims(ctx) })
 	if r.Gate != nil {
-		r.Gate.Busy() // for good: the next replica on duty finds what this one would have been woken for
+		r.Gate.Busy() // leaves duty for good: the next replica on duty finds what this one would have been woken for
 	}
 
 	close(r.items)

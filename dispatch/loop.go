@@ -35,12 +35,12 @@ func (r *run) claims(ctx context.Context) {
 		r.expectsWork = r.expectsWork || r.namespaces.reopened(wanted)
 		r.stall.workers(now, wanted.AtMost > 0)
 		switch may := wanted.AtMost > 0 && !now.Before(r.retryAt); {
-		case r.expectsWork && may && r.gather.waits(now, free): // the next claim takes the started items along
+		case r.expectsWork && may && r.gather.waits(now, free): // the next claim settles the started items
 		case r.expectsWork && may:
 			r.claim(ctx, wanted, source)
 			continue
-		case r.gathers(): // others may join the started items
-		case r.sleeper.awake && !r.sleeper.lookAt.IsZero() && may: // the coming look takes the started items along
+		case r.gathers(): // the started items wait for others
+		case r.sleeper.awake && !r.sleeper.lookAt.IsZero() && may: // the claim after the coming look settles them
 		default:
 			r.settleStarted()
 		}

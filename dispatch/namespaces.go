@@ -188,7 +188,7 @@ func (s *namespaces) trip(now time.Time, name string, outcome engine.Outcome) (o
 	case !s.get(name).breaker.open() && !s.several(name):
 		b, s.only = &s.connection, name
 	default:
-		said = s.connection.open() && s.only == name // logged before the others were known
+		said = s.connection.open() && s.only == name // it was logged when no other was known
 		s.connection.close()                         // Temporal answered
 	}
 	opened = !b.open() && !said
@@ -200,7 +200,7 @@ func (s *namespaces) trip(now time.Time, name string, outcome engine.Outcome) (o
 func (s *namespaces) accepted(name string) (closed bool) {
 	n := s.get(name)
 	if s.connection.open() && s.only != "" && s.only != name {
-		s.get(s.only).breaker = s.connection // only that namespace is paused, and that was logged: there is another one
+		s.get(s.only).breaker = s.connection // there is another namespace, so only that one is paused, as logged
 	}
 	n.resumed = n.resumed || n.breaker.open()
 	closed = s.connection.open() || n.breaker.open()

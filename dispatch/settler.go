@@ -46,8 +46,8 @@ type settleRequest struct {
 }
 
 // settle ends a claim and waits for the result. It returns claim.ErrLost if the lease was lost. Any other error means
-// that the database could not be asked for as long as the lease may last: the claim may or may not have ended, and
-// otherwise ends by lease expiry.
+// that the database did not answer for as long as the lease may last. The claim may have ended; if not, it ends by
+// lease expiry.
 func (s *settler) settle(settlement claim.Settlement) error {
 	done := make(chan error, 1)
 	s.requests <- settleRequest{settlement, func(err error) { done <- err }}
@@ -151,9 +151,10 @@ type started struct {
 // settleGather is how long a started item waits for others that are settled in the same statement.
 const settleGather = 10 * time.Millisecond
 
-// gathers reports whether started items wait for others, to be settled by a statement of their own. Otherwise, the next
-// claim settles them first, or the settler does at once: if half of the workers are busy, the claim needs their leases;
-// and if W is nearly used up, other replicas do.
+// gathers reports whether started items wait for others, to be settled together by a statement of their own. They do
+// not wait if more than half of the workers are busy: the next claim then settles them first, because it needs their
+// leases. Nor do they if W is nearly used up: the settler then settles them at once, because other replicas need the
+// leases.
 func (r *run) gathers() bool { return len(r.started) > 0 && r.roomy && 2*r.idle >= r.Workers }
 
 // gathersUntil returns when started items stop waiting for others; zero if they do not wait.

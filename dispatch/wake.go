@@ -177,8 +177,8 @@ func (r *run) steer(now time.Time) {
 				d.lookAt = now // all items of the last claim are started, and more have come meanwhile
 				return
 			}
-			// Measured from the last look, so that finishing workers do not postpone the next one. The cap does the
-			// same for one slow claim: while awake, no commit notifies.
+			// The interval counts from the last look, so that finishing workers do not postpone the next one. It is
+			// capped, so that a slow claim does not either: while this replica is awake, no commit notifies.
 			d.lookAt = d.ended.Add(min(max(lookInterval, d.took), linger))
 			return
 		}
@@ -188,7 +188,7 @@ func (r *run) steer(now time.Time) {
 }
 
 // waitForSleep looks at the table while the gate waits for transactions that read it as open and so will not notify.
-// The interval grows: the work of such a transaction waits not much longer than the transaction itself was open.
+// The interval grows with the wait, so the work of such a transaction waits not much longer than it was open itself.
 func (r *run) waitForSleep(now time.Time) {
 	d := &r.sleeper
 	switch {

@@ -33,8 +33,8 @@ func (r *run) work(all context.Context) {
 	}
 }
 
-// handOver starts an item's workflow. It settles the outcome itself, except a success, which the claim loop's next
-// claim settles. lose cancels ctx.
+// handOver starts an item's workflow. It settles the outcome itself, except a success, which the claim loop settles:
+// see started. lose cancels ctx.
 func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *claim.Item) result {
 	lease := r.held.add(item, lose)
 	r.note(ctx, item, "Dispatching queue item", slog.String("workflow_definition_id", item.WorkflowDefinitionID),

@@ -46,7 +46,7 @@ type GateSession interface {
 	Close(ctx context.Context) error
 }
 
-// Gate makes sleeping safe without requiring enqueuers to notify all the time: see functions/wake.sql. One replica is
+// Gate makes sleeping safe without requiring enqueuers to notify all the time: see sql/notify/gate.sql. One replica is
 // on duty. The others sleep without shutting the gate, because the replica on duty is either woken or calls them. It
 // leaves duty when all its workers are busy. If it dies, the others' polls find the work that it missed, and one of
 // them takes duty.

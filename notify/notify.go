@@ -213,8 +213,8 @@ func (b bell) HandleBacklog(ctx context.Context, _ string, _ *pgx.Conn) error {
 	return nil
 }
 
-// caller calls at each notification, and when LISTEN takes effect on its own channel. That is not the moment when it
-// takes effect on the others.
+// caller is called at each notification, and when LISTEN takes effect on its own channel. On the other channels LISTEN
+// may take effect earlier or later.
 type caller func()
 
 func (c caller) HandleNotification(context.Context, *pgconn.Notification, *pgx.Conn) error {

@@ -55,7 +55,7 @@ type Signaler struct {
 	waits, announced bool
 	started          []string
 
-	// The rest belongs to Run.
+	// Only Run uses the fields below.
 	results   chan sent
 	sending   sync.WaitGroup
 	underway  int
@@ -147,8 +147,8 @@ func (s *Signaler) room() int {
 	return 1
 }
 
-// settleAndSend settles what was sent, and sends what is due. It returns when to do so again, negative if a wake-up or
-// a result will tell.
+// settleAndSend settles what was sent, and sends what is due. It returns when to do so again. A negative duration means
+// not before a wake-up or a result.
 func (s *Signaler) settleAndSend(ctx context.Context, room int) time.Duration {
 	s.mu.Lock()
 	started := s.started

@@ -64,7 +64,8 @@ func (s *Postgres) Sweep(ctx context.Context, atMost int) (Swept, error) {
 type Brought struct {
 	Times int  // rows that were changed
 	More  bool // whether there may be more
-	// OpenTo is above the IDs of all transactions that were open, which may yet store times from before.
+	// OpenTo is above the IDs of all transactions that were open. They may still store times from before the clock was
+	// set back.
 	OpenTo int64
 }
 

@@ -53,8 +53,8 @@ type Sweeper struct {
 	Log *slog.Logger
 
 	clock postgres.Clock
-	// bringAt is when to bring back stored times: when all transactions with a lower ID have ended. Zero means now, as at
-	// the first sweep: the clock may have been set back while no replica was running.
+	// bringAt says when to bring back stored times: once all transactions with a lower ID have ended. Zero means at the
+	// next sweep. It is zero at first, because the clock may have been set back while no replica was running.
 	bringAt int64
 	fullAt  time.Time // since when the notification queue has been filling; zero if it is not
 	saidAt  time.Time // when that was last logged

@@ -230,7 +230,7 @@ func (s *Server) signIn(mux *http.ServeMux) {
 	mux.Handle("POST "+s.PagesPath+"signout", http.NewCrossOriginProtection().Handler(http.HandlerFunc(s.signOut)))
 }
 
-// signOut ends a session, or makes the browser forget the token: a refusal is the only way.
+// signOut ends a session, or makes the browser forget the token, for which HTTP has no other way than a refusal.
 func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
 	if s.SignIn != nil {
 		s.SignIn.SignOut(w, r)

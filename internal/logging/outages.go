@@ -52,14 +52,14 @@ func (o *Outages) Handle(ctx context.Context, record slog.Record) error {
 	switch {
 	case record.Level < slog.LevelWarn || err == nil || aboutOne:
 		return o.Handler.Handle(ctx, record)
-	// they have their own begin and end
+	// The listener and the gate log when their own outages begin and end.
 	case postgres.IsUnavailable(err) && o.component != "listener" && o.component != "gate":
 		return o.unavailable(ctx, record, err)
 	}
 	return o.onceAMinute(ctx, record, said{o.component, record.Message})
 }
 
-// onceAMinute passes a record on unless it did so with another of the same trouble within the last minute.
+// onceAMinute drops a record if the same component logged the same message in the last minute.
 func (o *Outages) onceAMinute(ctx context.Context, record slog.Record, what said) error {
 	left, pass := o.log.repeat(what, record.Time)
 	if !pass {

@@ -16,7 +16,7 @@ type pulse struct {
 	news    chan struct{} // holds one element if there were starts since the last Take
 	paused  int           // namespaces that accept no workflows
 	breaker bool          // no namespace accepts workflows
-	open    *time.Time    // since when the breaker has been open, as far as it was asked; nil if it is not
+	open    *time.Time    // when the breaker was first seen open; nil if it is closed
 	wakeUps map[string]int64
 }
 

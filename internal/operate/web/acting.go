@@ -154,8 +154,8 @@ func (v visit) refused(r *http.Request, err error, who string) error {
 	return err
 }
 
-// whoSent returns who sends a request, for the log of changes. A visitor may send any name with a wrong token, so that
-// of a token counts only without a visitor.
+// whoSent returns who sends a request, for the log of changes. The name that was sent with a token counts only if no
+// proxy or session says who the visitor is: such a visitor could send any name with a wrong token.
 func whoSent(r *http.Request) (string, error) {
 	who := "web"
 	if visitor, known := signin.From(r.Context()); known {

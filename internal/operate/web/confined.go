@@ -14,7 +14,7 @@ import (
 // exist.
 type confined struct {
 	of Reader
-	// seen is by ID, named the same by name.
+	// seen has the workspaces by ID, named has them by name.
 	seen  map[string]bool
 	named []operate.WorkspaceName
 }

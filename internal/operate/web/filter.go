@@ -12,7 +12,7 @@ import (
 	"unicode"
 )
 
-// A filter of a list is URL parameters. It is typed as tokens of the same names, in one line.
+// Filters are URL parameters. Users type them as `name:value` tokens in one line.
 
 const (
 	// typedParameter is the parameter of a typed line. A redirect replaces it by the parameters of its tokens.

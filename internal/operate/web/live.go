@@ -39,14 +39,14 @@ type glance struct {
 	operate.Overview
 	Workspaces []operate.WorkspaceRow
 	At         time.Time
-	// Confined reports whether it is of some workspaces only, without what is of all.
+	// Confined reports whether the overview is of some workspaces only. It then lacks what concerns all of them.
 	Confined bool
 	// Period is that of the plots. Whole has its minutes, and Charted one for each bar.
 	Period         period
 	Whole, Charted operate.Overview
 }
 
-// Count formats a number of items. It is an estimate from 10,000 on, or of some workspaces 10,000 or more.
+// Count formats a number of items. From 10,000 on it is an estimate, or if the overview is confined, a lower bound.
 func (g glance) Count(n int64) string { return countWords(g.Confined, n) }
 
 func countWords(confined bool, n int64) string {

@@ -44,7 +44,7 @@ type workspacesData struct {
 	Rows   []operate.WorkspaceRow
 	Next   string // URL of the next page, or empty
 	First  bool
-	// Confined reports whether the search is among a visitor's workspaces only, and so among all of these.
+	// Confined reports whether the search is among a visitor's workspaces only. It then examines all of them.
 	Confined bool
 }
 

@@ -21,7 +21,7 @@ import (
 const (
 	// mostWorkspaces is the number of workspaces that a visitor's roles may name.
 	mostWorkspaces = 1000
-	// rightsAge is how long workspaces are not looked up again by the names in a visitor's roles.
+	// rightsAge is how long a site remembers which workspaces have the names in its visitors' roles.
 	rightsAge = 5 * time.Second
 	// mostScopedSites is the number of scoped sites kept.
 	mostScopedSites = 64
@@ -45,8 +45,8 @@ func (a acting) ids() []string {
 	return slices.AppendSeq([]string{}, maps.Keys(a.some))
 }
 
-// scopedSites are the sites of visitors who have roles in single workspaces. Each has caches of its own, so that none
-// shows what was read for another.
+// scopedSites caches one Site per set of rights in single workspaces. The sites share no data, so that no visitor is
+// shown what was read for another.
 type scopedSites struct {
 	mu      sync.Mutex
 	entries map[string]*scopedSite // by rights
@@ -56,7 +56,7 @@ type scopedSite struct {
 	rights
 	site    *Site
 	handler http.Handler
-	// at is when the rights were read, used when the site was visited last.
+	// at is when the rights were read. used is when the site was visited last.
 	at, used time.Time
 }
 

@@ -72,8 +72,8 @@ type Site struct {
 	streams     turns
 	scopedSites scopedSites
 
-	// whole is the site for all workspaces of which this shows some, or nil; then confined reports whether only
-	// the workspaces of its visitors are shown, and role describes their rights.
+	// whole is nil, unless this is a scoped site: then it is the site for all workspaces. confined reports whether a
+	// scoped site shows only the workspaces of its visitors. role describes their rights.
 	whole    *Site
 	confined bool
 	role     string
@@ -204,7 +204,7 @@ type sheet struct {
 type visitor struct {
 	// Who is their name, and Role what they may do. Both are empty if not known.
 	Who, Role string
-	// SignsOut reports whether they can sign out here: not of a proxy.
+	// SignsOut reports whether they can sign out here. They cannot if a proxy has signed them in.
 	SignsOut bool
 }
 
