@@ -167,15 +167,15 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 	answer := schedule.Answer{
 		At: st.At, Paused: st.Paused, Limited: len(namespaces) > 0, Room: st.Room, Leased: st.Tokens, Last: st.LastToken,
 		Unanswered: t.repeated,
-		Workspaces: make([]schedule.Standing, len(p.Entries)),
+		Standings:  make([]schedule.Standing, len(p.Entries)),
 	}
 	if st.Epoch != nil {
 		answer.Epoch = schedule.Epoch(*st.Epoch)
 	}
 	last := -1 // the last entry that yielded an item
 	for n, e := range p.Entries {
-		answer.Workspaces[n] = st.of(n, e, t)
-		if answer.Workspaces[n].Taken > 0 {
+		answer.Standings[n] = st.of(n, e, t)
+		if answer.Standings[n].Taken > 0 {
 			last = n
 		}
 	}
@@ -185,7 +185,7 @@ func (a *claimAnswer) schedule(p schedule.Proposal, namespaces map[string]int) s
 	}
 	cut := len(a.items) >= min(p.AtMost, st.Room) || t.repeated > 0
 	for _, left := range st.Next {
-		l := &answer.Workspaces[left.Entry-1]
+		l := &answer.Standings[left.Entry-1]
 		next := schedule.Position{Due: left.RunAt, ID: left.ID}
 		if l.Next == nil || next.Before(*l.Next) {
 			l.Next = &next

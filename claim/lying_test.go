@@ -215,7 +215,7 @@ func (l *liar) lie() {
 			a := schedule.Answer{Epoch: p.Epoch, Room: rand.N(9)}
 			for range p.Entries {
 				from := l.place()
-				a.Workspaces = append(a.Workspaces,
+				a.Standings = append(a.Standings,
 					schedule.Standing{Granted: rand.N(9), Taken: rand.N(9), Held: rand.N(9), Limit: rand.N(9),
 						Paused: rand.N(2) == 0, Next: &from, Bound: rand.N(2) == 0, RetryIn: rand.N(2 * time.Millisecond),
 						PassedOver: rand.N(2) == 0, BurstLimit: rand.N(12), Own: schedule.KeyStanding{Room: rand.N(3)},

@@ -21,16 +21,16 @@ func (s *Schedule) Apply(now time.Time, p Proposal, a Answer) (vain int) {
 	taken := a.Unanswered
 	last := -1 // the last entry that yielded an item
 	for n := range p.Entries {
-		if taken += a.Workspaces[n].Taken; a.Workspaces[n].Taken > 0 {
+		if taken += a.Standings[n].Taken; a.Standings[n].Taken > 0 {
 			last = n
 		}
 	}
 	s.applied = s.served
 	aged, ended := 0, a.ended(p, taken)
 	for n, e := range p.Entries {
-		cut := ended && n >= last                  // the claim may have stopped before this entry or within it
-		aged += min(a.Workspaces[n].Taken, e.aged) // an entry that yields nothing uses up no share of age
-		if a.Workspaces[n].Taken == 0 && !cut {
+		cut := ended && n >= last                 // the claim may have stopped before this entry or within it
+		aged += min(a.Standings[n].Taken, e.aged) // an entry that yields nothing uses up no share of age
+		if a.Standings[n].Taken == 0 && !cut {
 			vain++
 		}
 		if l := s.workspaces[e.Workspace]; l != nil {
@@ -77,7 +77,7 @@ func (s *Schedule) answered(now time.Time, p Proposal, a Answer) {
 
 // stands records the state of a workspace after the nth entry. cut means that the claim stopped before or within it.
 func (s *Schedule) stands(now time.Time, l *workspace, e Entry, a Answer, n int, cut bool) {
-	st := a.Workspaces[n]
+	st := a.Standings[n]
 	for _, v := range l.levels {
 		s.takeOut(v) // because the heaps are ordered by what changes below
 	}

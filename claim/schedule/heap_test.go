@@ -82,7 +82,7 @@ func TestHeapsStayInOrderWhenWorkspacesWithSeveralLevelsMove(t *testing.T) {
 				if r.IntN(5) == 0 {
 					st.RetryIn = time.Second
 				}
-				a.Workspaces = append(a.Workspaces, st)
+				a.Standings = append(a.Standings, st)
 			}
 			s.Apply(now, p, a.at(now))
 			require.Empty(t, s.broken(), "seed %d", seed)

@@ -60,7 +60,7 @@ func TestAKeyWhoseRateIsUsedUpWaitsForIt(t *testing.T) {
 	d.waitsKeyed("a", "", 0, 1)
 	p := d.s.Propose(d.now, Want{Free: 1})
 	a, _ := d.answer(p)
-	a.Workspaces[0].All.RetryIn = time.Minute
+	a.Standings[0].All.RetryIn = time.Minute
 	d.s.Apply(d.now, p, a.at(d.now))
 	require.Equal(t, "a3", d.claim(5))
 	require.Empty(t, d.propose(5))
@@ -156,10 +156,10 @@ func TestOneOfManyFullKeysIsAskedForAtOnce(t *testing.T) {
 	}
 	for range keys / 1000 {
 		p := d.s.Propose(d.now, Want{Free: 1000})
-		a := Answer{Room: 1000, Workspaces: make([]Standing, len(p.Entries))}
+		a := Answer{Room: 1000, Standings: make([]Standing, len(p.Entries))}
 		for n, e := range p.Entries {
 			next := Position{Due: d.now}
-			a.Workspaces[n] = Standing{Granted: 1, Taken: 1, Held: 1, Limit: 200_000, Next: &next,
+			a.Standings[n] = Standing{Granted: 1, Taken: 1, Held: 1, Limit: 200_000, Next: &next,
 				Own: KeyStanding{Room: 0}, All: KeyStanding{Room: NoLimit}}
 			require.LessOrEqual(t, e.Items, 2)
 		}

@@ -212,10 +212,10 @@ func BenchmarkProposeAndApply(b *testing.B) {
 	s.Load(everybody(100_000), Changed{})
 	for b.Loop() {
 		p := s.Propose(start, Want{Free: 100})
-		a := Answer{Room: 1000, Workspaces: make([]Standing, len(p.Entries))}
+		a := Answer{Room: 1000, Standings: make([]Standing, len(p.Entries))}
 		for n, e := range p.Entries {
 			next := e.From
-			a.Workspaces[n] = Standing{Granted: e.Items, Taken: e.Items, Held: 1, Limit: 10, Next: &next}
+			a.Standings[n] = Standing{Granted: e.Items, Taken: e.Items, Held: 1, Limit: 10, Next: &next}
 		}
 		s.Apply(start, p, a.at(start))
 	}

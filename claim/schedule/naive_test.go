@@ -206,7 +206,7 @@ func (b *beside) many(free int) {
 	b.s.Apply(b.now, p, a.at(b.now))
 	require.Empty(b.t, b.s.broken())
 	for n, e := range p.Entries {
-		if a.Workspaces[n].Held >= a.Workspaces[n].Limit {
+		if a.Standings[n].Held >= a.Standings[n].Limit {
 			require.True(b.t, b.s.workspaces[e.Workspace].closed)
 		}
 	}

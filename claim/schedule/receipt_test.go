@@ -99,7 +99,7 @@ func TestAnotherEpochForgetsAllReceipts(t *testing.T) {
 		p := d.s.Propose(d.now, Want{Free: 4})
 		a := Answer{Epoch: epoch, Leased: leased, Last: 9000, Room: 9}
 		for range p.Entries {
-			a.Workspaces = append(a.Workspaces, Standing{Granted: 1, Limit: 9, Receipt: receipt, Next: &next})
+			a.Standings = append(a.Standings, Standing{Granted: 1, Limit: 9, Receipt: receipt, Next: &next})
 		}
 		d.s.Apply(d.now, p, a.at(d.now))
 		d.now = d.now.Add(lockedFor)
@@ -135,7 +135,7 @@ func TestOldLeasesAreCountedAgain(t *testing.T) {
 	next := Position{Due: d.now}
 	claim := func(p Proposal, room, taken int) {
 		d.s.Apply(d.now, p, Answer{Epoch: Epoch{1}, Leased: []int64{5, 8990}, Last: 9000, Room: room,
-			Workspaces: []Standing{{Granted: 2, Taken: taken, Limit: 9, Next: &next}}}.at(d.now))
+			Standings: []Standing{{Granted: 2, Taken: taken, Limit: 9, Next: &next}}}.at(d.now))
 	}
 	claim(d.s.Propose(d.now, Want{Free: 1}), 9, 1)
 	old := Receipt{Floor: 5, Held: 1, To: 8989}
@@ -154,7 +154,7 @@ func TestAWorkspaceWithVeryManyHoldersIsNotCountedAtOnceAgain(t *testing.T) {
 	d.waits("a", 0, 1, 0)
 	next := Position{Due: d.now}
 	d.s.Apply(d.now, d.s.Propose(d.now, Want{Free: 1}), Answer{Epoch: Epoch{1}, Room: 9,
-		Workspaces: []Standing{{Held: 5000, Limit: 5000, Counted: 5000, Next: &next}}}.at(d.now))
+		Standings: []Standing{{Held: 5000, Limit: 5000, Counted: 5000, Next: &next}}}.at(d.now))
 	require.Empty(t, d.propose(1))
 	d.s.Learn(Change{Workspace: workspaceOf("a"), Items: 1})
 	require.Empty(t, d.propose(1))

@@ -142,8 +142,8 @@ func (p *simPostgres) keysStand(tx *simTx, q Proposal, a *Answer, rooms map[scop
 			}
 		}
 		if e.Key != "" {
-			a.Workspaces[n].Own = rooms[scope{e.Workspace, e.Key}].standing(own)
-			a.Workspaces[n].All = rooms[scope{everywhere, e.Key}].standing(all)
+			a.Standings[n].Own = rooms[scope{e.Workspace, e.Key}].standing(own)
+			a.Standings[n].All = rooms[scope{everywhere, e.Key}].standing(all)
 		}
 	}
 	for _, r := range taken {

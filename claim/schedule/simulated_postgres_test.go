@@ -285,7 +285,7 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 	tx = p.begin(true)
 	p.claiming = tx
 	same := p.epoch != (Epoch{}) && p.epoch == q.Epoch
-	a = Answer{Epoch: p.epoch, At: at, Last: p.last, Room: simW, Workspaces: make([]Standing, len(q.Entries))}
+	a = Answer{Epoch: p.epoch, At: at, Last: p.last, Room: simW, Standings: make([]Standing, len(q.Entries))}
 	beyond, waits := int64(0), false
 	if same {
 		beyond, a.Room = q.Leased.To, simW-q.Leased.Held
@@ -312,7 +312,7 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 		}
 	}
 	for n, e := range q.Entries {
-		st := &a.Workspaces[n]
+		st := &a.Standings[n]
 		for _, r := range rows {
 			if r.workspace != e.Workspace || r.priority != e.Priority || r.key != e.Key || r.status != rowWaits ||
 				r.position().Before(e.From) {
@@ -331,7 +331,7 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 	for _, r := range taken[a.Unanswered:] {
 		for n, e := range q.Entries {
 			if e.Workspace == r.workspace {
-				a.Workspaces[n].Held++
+				a.Standings[n].Held++
 			}
 		}
 	}
@@ -347,7 +347,7 @@ func (p *simPostgres) grant(entries []Entry, same bool, a *Answer) {
 	used := map[WorkspaceID]int{}
 	first := map[WorkspaceID]int{}
 	for n, e := range entries {
-		st := &a.Workspaces[n]
+		st := &a.Standings[n]
 		*st = Standing{
 			Limit:      p.limits[e.Workspace[0]],
 			BurstLimit: p.burstLimit(e.Workspace),

@@ -32,7 +32,7 @@ func startableAt(t *testing.T, s *Schedule, at int) time.Time {
 // answer is a claim that took one item of its only entry.
 func answer(st Standing) Answer {
 	st.Granted, st.Taken, st.Next = 1, 1, &Position{Due: noon, ID: 2}
-	return Answer{Room: 100, Workspaces: []Standing{st}}
+	return Answer{Room: 100, Standings: []Standing{st}}
 }
 
 func TestWhatNothingHeldBackIsStartableSinceItWasDue(t *testing.T) {
@@ -80,7 +80,7 @@ func TestAnItemIsStartableFromWhenItsNamespaceAcceptsWorkflowsAgain(t *testing.T
 	t.Parallel()
 	s, p := waitsAndIsAsked(t, 3)
 	s.Apply(second(3), p, Answer{Room: 100, Limited: true,
-		Workspaces: []Standing{{Granted: 1, Limit: 5, PassedOver: true, Next: &Position{Due: noon, ID: 1}}}}.at(second(3)))
+		Standings: []Standing{{Granted: 1, Limit: 5, PassedOver: true, Next: &Position{Due: noon, ID: 1}}}}.at(second(3)))
 	s.Tell(second(40))
 	s.Reopened(true)
 	require.Equal(t, second(40), startableAt(t, s, 41))

@@ -134,13 +134,13 @@ func (p *truth) startable(workspace WorkspaceID, key string) bool {
 // answer takes as much of a proposal as the limits allow, in its order.
 func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 	a = Answer{Epoch: p.epoch, Paused: p.paused, Last: p.last, Room: p.w,
-		Workspaces: make([]Standing, len(proposal.Entries))}
+		Standings: make([]Standing, len(proposal.Entries))}
 	if p.paused {
 		a.Room = 0
 	}
 	used, keyed, room := map[WorkspaceID]int{}, map[scope]int{}, min(proposal.AtMost, a.Room)
 	for n, e := range proposal.Entries {
-		w, st := p.tenants[e.Workspace], &a.Workspaces[n]
+		w, st := p.tenants[e.Workspace], &a.Standings[n]
 		*st = Standing{Limit: w.limit, BurstLimit: w.most(), Paused: w.paused, RetryIn: w.retryIn, Number: w.number,
 			Counted: w.held}
 		if st.Granted = max(min(e.Items, w.slots(e)-w.held-used[e.Workspace]), 0); w.paused || w.retryIn > 0 {
@@ -180,7 +180,7 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 	p.last += int64(len(taken))
 	p.w -= len(taken)
 	for n, e := range proposal.Entries {
-		w, st := p.tenants[e.Workspace], &a.Workspaces[n]
+		w, st := p.tenants[e.Workspace], &a.Standings[n]
 		st.Held = w.held
 		st.Own, st.All = p.stands(e.Workspace, e.Key), p.stands(WorkspaceID{}, e.Key)
 		st.PassedOver = w.closed && st.Granted > 0 && len(taken) < room && st.Next != nil && !st.Next.Due.After(p.now)

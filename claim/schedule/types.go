@@ -135,8 +135,8 @@ type Answer struct {
 	// that was drawn before this claim.
 	Leased []int64
 	Last   int64
-	// Workspaces has one row per entry of the proposal.
-	Workspaces []Standing
+	// Standings has one row per entry of the proposal.
+	Standings []Standing
 	// Unanswered is how many unanswered starts were taken.
 	Unanswered int
 }

@@ -10,10 +10,10 @@ import (
 // repeats answers a proposal of unanswered starts.
 func (d *desk) repeats(p Proposal, repeated int) {
 	d.t.Helper()
-	a := Answer{Epoch: d.epoch, Room: d.w, Unanswered: repeated, Workspaces: make([]Standing, len(p.Entries))}
+	a := Answer{Epoch: d.epoch, Room: d.w, Unanswered: repeated, Standings: make([]Standing, len(p.Entries))}
 	for n, e := range p.Entries {
 		at := e.From
-		a.Workspaces[n] = Standing{Limit: 9, Next: &at}
+		a.Standings[n] = Standing{Limit: 9, Next: &at}
 	}
 	d.s.Apply(d.now, p, a.at(d.now))
 	d.requireWhole()

@@ -283,6 +283,6 @@ func TestAnItemThatCameAfterTheClaimsClockIsNotTakenForALockedOne(t *testing.T) 
 	d.waits("a", 0, 1, 0)
 	next := Position{Due: d.now.Add(time.Millisecond), ID: 7}
 	d.s.Apply(next.Due, d.s.Propose(d.now, Want{Free: 5}), Answer{Room: 9,
-		Workspaces: []Standing{{Granted: 5, Taken: 1, Held: 1, Limit: 9, Next: &next}}}.at(d.now))
+		Standings: []Standing{{Granted: 5, Taken: 1, Held: 1, Limit: 9, Next: &next}}}.at(d.now))
 	require.True(t, d.s.Ready(next.Due))
 }

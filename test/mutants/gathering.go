@@ -1,7 +1,5 @@
 package main
 
-const startedFile = "dispatch/settler.go"
-
 // gathering: started items wait a moment to be settled together, but never where somebody needs their leases or slots.
 var gathering = []mutant{
 	{"what is started waits for company", "each started item is settled alone",

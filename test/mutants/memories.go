@@ -130,6 +130,6 @@ var memories = []mutant{
 		[]edit{{"schedule.Schedule.left", "if o.priority <= v.priority {", "if o == v {"}},
 		"./sql", "TestAHeadWhoseLockIsGivenUpIsClaimed"},
 	{"a missing item takes no turn", "an unsuccessful claim uses up a turn of the oldest items",
-		[]edit{{"schedule.Schedule.Apply", "aged += min(a.Workspaces[n].Taken, e.aged)", "aged += e.aged"}},
+		[]edit{{"schedule.Schedule.Apply", "aged += min(a.Standings[n].Taken, e.aged)", "aged += e.aged"}},
 		"./sql", "TestALockedOldItemTakesNobodysTurn"},
 }
