@@ -1,5 +1,5 @@
 // Command devstack starts what pgdispatch needs around it on a developer's machine: a real Temporal server inside this
-// process, and a demonstration of the whole system. It is a separate module, so that the server's dependencies do not
+// process, Postgres, a worker, and a demonstration of the whole system. It is a separate module, so that the server's dependencies do not
 // become pgdispatch's. Do not use it in production: nothing that it starts has a password, and everything listens on
 // 127.0.0.1 only.
 package main
@@ -15,8 +15,10 @@ import (
 	"syscall"
 )
 
-const usage = `devstack starts a Temporal server or a demonstration on this machine.
+const usage = `devstack starts what pgdispatch needs on this machine, or a demonstration.
 
+  devstack up         Postgres and Temporal on 127.0.0.1, with empty data, until Ctrl-C
+  devstack worker     a worker that executes every workflow and activity of a task queue, and prints it
   devstack temporal   a Temporal server on 127.0.0.1, in memory unless --db says otherwise
   devstack demo       Postgres, Temporal, a worker, two pgdispatch replicas and 202 items
 
@@ -46,6 +48,10 @@ func run(ctx context.Context, args []string, std streams) int {
 	}
 	var err error
 	switch args[0] {
+	case "up":
+		err = runUp(ctx, args[1:], std)
+	case "worker":
+		err = runWorker(ctx, args[1:], std)
 	case "temporal":
 		err = runTemporal(ctx, args[1:], std)
 	case "demo":
