@@ -1,7 +1,7 @@
 // Command devstack starts what pgdispatch needs around it on a developer's machine: a real Temporal server inside this
-// process, Postgres, a worker, and a demonstration of the whole system. It is a separate module, so that the server's dependencies do not
-// become pgdispatch's. Do not use it in production: nothing that it starts has a password, and everything listens on
-// 127.0.0.1 only.
+// process, Postgres, a worker, and a demonstration of the whole system. It is a separate module, so that the server's
+// dependencies do not become pgdispatch's. Do not use it in production: nothing that it starts has a password, and
+// everything listens on 127.0.0.1 only.
 package main
 
 import (

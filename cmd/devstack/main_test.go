@@ -28,6 +28,8 @@ func TestRunWithoutSenseExplainsItself(t *testing.T) {
 		"unknown flag":     {[]string{"temporal", "--speed"}, 2, "-speed"},
 		"help of command":  {[]string{"temporal", "--help"}, 0, "-exit-with-parent"},
 		"extra argument":   {[]string{"temporal", "now"}, 2, `unexpected argument "now"`},
+		"up without end":   {[]string{"up", "for ever"}, 2, `unexpected argument "for ever"`},
+		"help of worker":   {[]string{"worker", "--help"}, 0, "-task-queue"},
 		"public address":   {[]string{"temporal", "--addr", "0.0.0.0:0"}, 2, "must be a loopback address"},
 		"no port":          {[]string{"temporal", "--addr", "127.0.0.1"}, 2, "missing port"},
 		"log level":        {[]string{"temporal", "--log-level", "loud"}, 2, `unknown log level "loud"`},

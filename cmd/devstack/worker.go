@@ -107,19 +107,19 @@ func (e *echo) workflow(ctx workflow.Context, args converter.EncodedValues) ([]s
 		}
 	}
 	info := workflow.GetInfo(ctx)
-	print := func(what string, details ...any) {
+	say := func(what string, details ...any) {
 		if !workflow.IsReplaying(ctx) {
 			e.out.Println(append([]any{info.WorkflowExecution.ID, what, info.WorkflowType.Name}, details...)...)
 		}
 	}
-	print("starts", string(in.Params))
+	say("starts", string(in.Params))
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: nodeTimeout})
 	for _, node := range in.NodeIDs {
 		if err := workflow.ExecuteActivity(ctx, node).Get(ctx, nil); err != nil {
 			return nil, err
 		}
 	}
-	print("completes")
+	say("completes")
 	return in.NodeIDs, nil
 }
 

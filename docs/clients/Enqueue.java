@@ -1,4 +1,4 @@
-// java -cp postgresql.jar docs/clients/Enqueue.java WORKSPACE DEFINITION ORDER, with PostgreSQL's JDBC driver.
+// java -cp postgresql.jar docs/clients/Enqueue.java "$WORKSPACE" "$DEFINITION" 42, with PostgreSQL's JDBC driver.
 import java.sql.Connection;
 import java.sql.DriverManager;
 import java.sql.PreparedStatement;

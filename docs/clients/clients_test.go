@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -104,47 +103,6 @@ func tryClient(t *testing.T, c client) {
 	var left int
 	require.NoError(t, pool.QueryRow(t.Context(), "select count(*) from orders").Scan(&left))
 	require.Equal(t, 1, left, "a rejected enqueue rolls the order back")
-}
-
-// Runs the setup commands of the page and the commands in the files as printed.
-func TestANewUserGetsToAWorkflowByThePageAlone(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(page), "```sh\nexport DATABASE_URL=")
-	require.True(t, found)
-	_, rest, _ = strings.Cut(rest, "\n")
-	before, _, _ := strings.Cut(rest, "```")
-	psql, err := os.ReadFile("enqueue.sql")
-	require.NoError(t, err)
-	line, _, _ := strings.Cut(strings.TrimPrefix(string(psql), "-- "), "\n")
-
-	root, url := t.TempDir(), sqltest.URL(t)
-	for name, target := range map[string]string{"docs": "../../docs", "go.mod": "../../go.mod"} {
-		absolute, err := filepath.Abs(target)
-		require.NoError(t, err)
-		require.NoError(t, os.Symlink(absolute, filepath.Join(root, name)))
-	}
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(root, "bin", "pgdispatch"),
-		"../../cmd/pgdispatch").CombinedOutput()
-	require.NoError(t, err, string(out))
-	sh := func(script string) string {
-		command := exec.CommandContext(t.Context(), "sh", "-e")
-		command.Dir, command.Stdin = root, strings.NewReader(script)
-		command.Env = append(os.Environ(), "DATABASE_URL="+url, "PSQLRC=/dev/null")
-		out, err := command.CombinedOutput()
-		require.NoError(t, err, string(out))
-		return strings.TrimSpace(string(out))
-	}
-	ids := regexp.MustCompile(`with the ID (\S{36})`).FindAllStringSubmatch(sh(before), -1)
-	require.Len(t, ids, 2)
-	said := sh(strings.NewReplacer("WORKSPACE", ids[0][1], "DEFINITION", ids[1][1]).Replace(line))
-	require.Regexp(t, `^execution-\S{36}$`, said)
-	program := exec.CommandContext(t.Context(), "go", "run", "./docs/clients", ids[0][1], ids[1][1], "42")
-	program.Dir, program.Env = "../..", append(os.Environ(), "DATABASE_URL="+url)
-	again, err := program.CombinedOutput()
-	require.NoError(t, err, string(again))
-	require.Equal(t, said, strings.TrimSpace(string(again)), "the second run returns the same order")
 }
 
 func TestThePageListsEveryClient(t *testing.T) {

@@ -1,4 +1,4 @@
-// go run ./docs/clients WORKSPACE DEFINITION ORDER, with github.com/jackc/pgx/v5.
+// go run ./docs/clients "$WORKSPACE" "$DEFINITION" 42, with github.com/jackc/pgx/v5.
 package main
 
 import (

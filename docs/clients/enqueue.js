@@ -1,4 +1,4 @@
-// node docs/clients/enqueue.js WORKSPACE DEFINITION ORDER, after npm install pg.
+// node docs/clients/enqueue.js "$WORKSPACE" "$DEFINITION" 42, after npm install pg.
 const { Client } = require("pg");
 
 // Stores an order and enqueues its workflow: both happen, or neither. Said again, it makes nothing twice.

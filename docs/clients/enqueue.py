@@ -1,4 +1,4 @@
-# python3 docs/clients/enqueue.py WORKSPACE DEFINITION ORDER, with psycopg 3.
+# python3 docs/clients/enqueue.py "$WORKSPACE" "$DEFINITION" 42, with psycopg 3.
 import os
 import sys
 

@@ -1,4 +1,4 @@
-# ruby docs/clients/enqueue.rb WORKSPACE DEFINITION ORDER, with pg.
+# ruby docs/clients/enqueue.rb "$WORKSPACE" "$DEFINITION" 42, with pg.
 require "json"
 require "pg"
 

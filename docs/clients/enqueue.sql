@@ -1,4 +1,4 @@
--- psql "$DATABASE_URL" -v workspace=WORKSPACE -v definition=DEFINITION -v order=42 -f docs/clients/enqueue.sql
+-- psql "$DATABASE_URL" -v workspace="$WORKSPACE" -v definition="$DEFINITION" -v order=42 -f docs/clients/enqueue.sql
 -- Add -v traceparent=... where the request has one.
 -- Stores an order and enqueues its workflow: both happen, or neither. Said again, it makes nothing twice.
 \set QUIET on
