@@ -109,8 +109,10 @@ func own(verb string, id int64, execution, workspace string) [][]any {
 func ownOfOperators(verb string, id int64, execution string) [][]any {
 	ids := []int64{id}
 	switch verb {
-	case "item_cancel", "item_purge", "item_retry", "dead_replay_all", "dead_discard":
+	case "item_purge":
 		return [][]any{{ids, "me"}}
+	case "item_cancel", "item_retry", "dead_replay_all", "dead_discard":
+		return [][]any{{ids, "me", nil}}
 	case "item_enqueue":
 		return [][]any{{nobody, nobody, "{}", 0, nil, nil, nil, "me", nil}}
 	case "item_enqueue_key":
@@ -121,11 +123,11 @@ func ownOfOperators(verb string, id int64, execution string) [][]any {
 	case "stop_done":
 		return [][]any{{execution, "CANCEL", nil}}
 	case "stop_request":
-		return [][]any{{execution, "CANCEL", "enough", "me"}, {execution, "TERMINATE", "enough", "me"}}
+		return [][]any{{execution, "CANCEL", "enough", "me", nil}, {execution, "TERMINATE", "enough", "me", nil}}
 	case "signal_send":
 		return [][]any{{execution, "go", nil, "me"}}
 	case "dead_replay":
-		return [][]any{{execution, "me"}}
+		return [][]any{{execution, "me", nil}}
 	case "limit_set":
 		return [][]any{{nil, "k", true, 1, true, []int{1}, []time.Duration{time.Second}, "me"}}
 	case "definition_create":
@@ -135,7 +137,7 @@ func ownOfOperators(verb string, id int64, execution string) [][]any {
 	case "workspace_create":
 		return [][]any{{"new", nil, nil, nil, false, "me", nil}}
 	case "workspace_set":
-		return [][]any{{nobody, "me", "workspaces pause", nil, true, false, nil, false, nil, false, nil}}
+		return [][]any{{nobody, "me", "workspaces pause", nil, true, false, nil, false, nil, false, nil, nil}}
 	case "settings_set":
 		return [][]any{{50, false, 100, true, "me"}}
 	case "retention_set":

@@ -65,9 +65,10 @@ func TestTheListsOfTheWebViewReadABoundedNumberOfRows(t *testing.T) {
 	f.exec(`insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
 		select $1, n, '{"nodes": []}' from generate_series(2, 500) n`, quiet.definition)
 	f.exec("analyze pgdispatch.workflow_definitions, pgdispatch.workflow_definition_versions")
-	c.reads("workflow_definitions", 20, "definition_complete", quiet.workspace, "nothing", 20, 10)
-	c.reads("workflow_definitions", 20, "definition_list", quiet.workspace, 20)
-	c.reads("workflow_definition_versions", 20, "definition_list", quiet.workspace, 20)
+	c.reads("workflow_definitions", 20, "definition_complete", quiet.workspace, "nothing", 20, 10, nil)
+	c.reads("workflow_definitions", 20, "definition_list", quiet.workspace, 20, nil)
+	c.reads("workspaces", 3, "workspace_find", nil, "full", 20, []string{quiet.workspace})
+	c.reads("workflow_definition_versions", 20, "definition_list", quiet.workspace, 20, nil)
 	c.reads("workflow_definitions", 100, "view_items", nil, nil, "nothing", nil, nil, nil, nil, nil, int64(1<<62), 50, 100)
 	c.reads("workflow_definitions", 100, "view_items", nil, nil, nobody, nil, nil, nil, nil, nil, int64(1<<62), 50, 100)
 }

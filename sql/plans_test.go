@@ -150,7 +150,7 @@ func readsRead(c fixture, quiet tenant) {
 	}
 	last := one[int64](c, `select max(q.id) from pgdispatch.workflow_execution_queue q where q.stage = 'WAITS'
 		group by q.workspace_id order by count(*) desc limit 1`)
-	ahead := c.scanned("workflow_execution_queue", func() { c.exec(sql.Text("item_ahead"), last, 100) })
+	ahead := c.scanned("workflow_execution_queue", func() { c.exec(sql.Text("item_ahead"), last, 100, nil) })
 	require.Zero(c.t, ahead.Sequential, "item_ahead")
 	require.LessOrEqual(c.t, ahead.Index, int64(2*100+10), "item_ahead")
 	for statement, args := range map[string][]any{sql.Text("sweep"): {100, "replica-1"},

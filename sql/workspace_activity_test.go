@@ -113,7 +113,7 @@ func TestTheActivityOfAWorkspaceIsReadStepByStepWhateverTheOthersDid(t *testing.
 	var rows []row
 	c := f.conn()
 	seen := c.scanned("workspace_activity", func() {
-		found, err := c.db.Query(t.Context(), sql.Text("workspace_activity_read"), w.workspace, 24*time.Hour)
+		found, err := c.db.Query(t.Context(), sql.Text("workspace_activity_read"), w.workspace, 24*time.Hour, nil)
 		require.NoError(t, err)
 		rows, err = pgx.CollectRows(found, pgx.RowToStructByName[row])
 		require.NoError(t, err)

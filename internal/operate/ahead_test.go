@@ -40,9 +40,7 @@ func TestAnItemsChangesAreThoseThatNameIt(t *testing.T) {
 	require.NoError(t, err)
 	changes := func(item int64) []operate.Administered {
 		t.Helper()
-		items, err := b.Items(t.Context(), []int64{item}, nil, false)
-		require.NoError(t, err)
-		changes, err := b.ChangesOf(t.Context(), items[0])
+		changes, err := b.ChangesOf(t.Context(), item)
 		require.NoError(t, err)
 		return changes
 	}

@@ -90,7 +90,7 @@ func (s *Store) findDeadLetters(ctx context.Context, filter DeadFilter, last *De
 	return postgres.ValuesWithin[int64](ctx, findTimeout, s.DB, "find dead letters", sql.Text("dead_find"),
 		state, postgres.OrNull(filter.Workspace), postgres.OrNull(filter.Definition), postgres.OrNull(filter.Error),
 		filter.Since.At, filter.Since.Ago, filter.Until.At, filter.Until.Ago, postgres.OrNull(atMost), failedAt, id,
-		filter.Workspaces, lastAt, lastID)
+		s.scoped(filter.Workspaces), lastAt, lastID)
 }
 
 // KnowsName reports whether a workspace and a definition with these names exist.
@@ -106,7 +106,7 @@ func (s *Store) KnowsName(ctx context.Context, workspace,
 
 // Failures returns the failures that were counted against an item, the first failure first.
 func (s *Store) Failures(ctx context.Context, item int64) ([]Failure, error) {
-	return postgres.Read[Failure](ctx, s.DB, "read failures", sql.Text("dead_history"), item)
+	return postgres.Read[Failure](ctx, s.DB, "read failures", sql.Text("dead_history"), item, s.Scope)
 }
 
 // Replay is the item that currently replays a dead letter.
@@ -120,7 +120,8 @@ type Replay struct {
 // newest of its replays. If an earlier replay waits, runs or has completed, Replay changes nothing and returns that
 // item.
 func (s *Store) Replay(ctx context.Context, executionID, who string) (Replay, error) {
-	replays, err := postgres.Read[Replay](ctx, s.DB, "replay dead letter", sql.Text("dead_replay"), executionID, who)
+	replays, err := postgres.Read[Replay](ctx, s.DB, "replay dead letter", sql.Text("dead_replay"), executionID, who,
+		s.Scope)
 	if err != nil || len(replays) == 0 {
 		return Replay{}, err
 	}
@@ -137,10 +138,11 @@ type Replayed struct {
 // ReplayAll inserts a new item for each given dead letter that is open, and returns them. Dead letters that are no
 // longer open or whose definition was deleted are omitted.
 func (s *Store) ReplayAll(ctx context.Context, items []int64, who string) ([]Replayed, error) {
-	return postgres.Read[Replayed](ctx, s.DB, "replay dead letters", sql.Text("dead_replay_all"), items, who)
+	return postgres.Read[Replayed](ctx, s.DB, "replay dead letters", sql.Text("dead_replay_all"), items, who,
+		s.Scope)
 }
 
 // Discard marks the given dead letters that are open as discarded, and returns their IDs.
 func (s *Store) Discard(ctx context.Context, items []int64, who string) ([]int64, error) {
-	return postgres.Values[int64](ctx, s.DB, "discard dead letters", sql.Text("dead_discard"), items, who)
+	return postgres.Values[int64](ctx, s.DB, "discard dead letters", sql.Text("dead_discard"), items, who, s.Scope)
 }

@@ -62,7 +62,11 @@ func IsEstimate(count int64) bool { return count >= depthLimit }
 
 // QueueDepth returns the state of the queue. It waits for no locks.
 func (s *Store) QueueDepth(ctx context.Context) (Depth, error) {
-	depths, err := postgres.Read[Depth](ctx, s.DB, "read queue depth", sql.Text("queue_depth"), depthLimit)
+	return s.depth(ctx, sql.Text("queue_depth"), depthLimit)
+}
+
+func (s *Store) depth(ctx context.Context, statement string, args ...any) (Depth, error) {
+	depths, err := postgres.Read[Depth](ctx, s.DB, "read queue depth", statement, args...)
 	if err == nil && len(depths) != 1 {
 		err = fmt.Errorf("read queue depth: pgdispatch.settings has %d rows, it must have one", len(depths))
 	}

@@ -17,11 +17,11 @@ type EndedCount struct {
 	About *int64
 }
 
-// EndedItems counts the ended items of the workspaces, or of all if workspaces is nil, by status. The cost does not
-// grow with the number of items: it counts up to 10,000 failures, or the newest 1,000 for some workspaces, and the
-// others if there are fewer than 10,000 items. Postgres' statistics are of all workspaces, so those of some have no
-// About.
+// EndedItems counts the ended items of the workspaces, or of all in scope if workspaces is nil, by status. The cost
+// does not grow with the number of items: it counts up to 10,000 failures, or the newest 1,000 for some workspaces,
+// and the others if there are fewer than 10,000 items. Postgres' statistics are of all workspaces, so those of some
+// have no About.
 func (s *Store) EndedItems(ctx context.Context, workspaces []string) ([]EndedCount, error) {
-	return postgres.Read[EndedCount](ctx, s.DB, "count ended items", sql.Text("view_ended"), workspaces, depthLimit,
-		countLimit)
+	return postgres.Read[EndedCount](ctx, s.DB, "count ended items", sql.Text("view_ended"),
+		s.scoped(workspaces), depthLimit, countLimit)
 }

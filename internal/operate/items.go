@@ -95,7 +95,8 @@ func (s *Store) FindItems(ctx context.Context, f ItemFilter, atMost int) ([]int6
 
 // Items returns items by item ID, in that order, and by execution ID. Unknown IDs are omitted.
 func (s *Store) Items(ctx context.Context, items []int64, executions []string, withParams bool) ([]Item, error) {
-	found, err := postgres.Read[Item](ctx, s.DB, "read items", sql.Text("item_read"), items, executions, withParams)
+	found, err := postgres.Read[Item](ctx, s.DB, "read items", sql.Text("item_read"), items, executions, withParams,
+		s.Scope)
 	places := make(map[int64]int, len(items))
 	for place, id := range items {
 		places[id] = place
@@ -107,12 +108,12 @@ func (s *Store) Items(ctx context.Context, items []int64, executions []string, w
 // CancelItems cancels the given items that are PENDING and returns their IDs. It skips items with Unanswered, whose
 // workflow may be running.
 func (s *Store) CancelItems(ctx context.Context, items []int64, who string) ([]int64, error) {
-	return postgres.Values[int64](ctx, s.DB, "cancel items", sql.Text("item_cancel"), items, who)
+	return postgres.Values[int64](ctx, s.DB, "cancel items", sql.Text("item_cancel"), items, who, s.Scope)
 }
 
 // RetryItems makes the given items that are PENDING due now, even if they are parked, and returns their IDs.
 func (s *Store) RetryItems(ctx context.Context, items []int64, who string) ([]int64, error) {
-	return postgres.Values[int64](ctx, s.DB, "retry items", sql.Text("item_retry"), items, who)
+	return postgres.Values[int64](ctx, s.DB, "retry items", sql.Text("item_retry"), items, who, s.Scope)
 }
 
 // PurgeItems deletes the given items that have ended, with their executions and history, and returns their IDs. It

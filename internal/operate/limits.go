@@ -151,7 +151,8 @@ func (s *Store) KeyLimits(ctx context.Context, filter KeyLimitFilter, atMost int
 	return s.keyLimits(ctx, filter, false, atMost)
 }
 
-// KeyLimitsOf returns the limits that an item with the key counts against: the workspace's and the one over all.
+// KeyLimitsOf returns the limits that an item with the key counts against: the workspace's and the one over all, whose
+// use would show what others run and which is therefore in no scope.
 func (s *Store) KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]KeyLimit, error) {
 	if key == "" {
 		return nil, nil
@@ -161,7 +162,7 @@ func (s *Store) KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]Key
 
 func (s *Store) keyLimits(ctx context.Context, f KeyLimitFilter, counted bool, atMost int) ([]KeyLimit, error) {
 	found, err := postgres.Read[KeyLimit](ctx, s.DB, "read limits", sql.Text("limit_list"),
-		postgres.OrNull(f.WorkspaceID), postgres.OrNull(f.Key), counted, f.After, atMost)
+		postgres.OrNull(f.WorkspaceID), postgres.OrNull(f.Key), counted, f.After, atMost, s.Scope)
 	for n := range found {
 		found[n].readRates()
 	}

@@ -69,21 +69,26 @@ func (w WorkspaceRow) Key() WorkspaceKey { return WorkspaceKey{w.Rank, w.Name, w
 
 // ListWorkspaces returns up to atMost workspaces. A search finds up to WorkspacesFound of them: by ID, by the beginning
 // of the name, and by any part of the first NamesSearched names, ignoring case; an empty one matches all. The list
-// starts after the given key, or at the first workspace if after is nil.
+// starts after the given key, or at the first workspace if after is nil. Of workspaces in scope it looks at each.
 func (s *Store) ListWorkspaces(ctx context.Context, search string, by WorkspaceOrder, after *WorkspaceKey,
 	atMost int) ([]WorkspaceRow, error) {
-	if search != "" {
+	among := s.Scope
+	if among == nil && search != "" {
 		found, err := postgres.Values[string](ctx, s.DB, "search workspaces", sql.Text("workspace_search"), search,
 			NamesSearched, WorkspacesFound)
 		if err != nil {
 			return nil, err
 		}
-		return s.ListWorkspacesOf(ctx, append([]string{}, found...), "", by, after, atMost)
+		among, search = append([]string{}, found...), ""
 	}
 	var rank *float64
 	var name, id *string
 	if after != nil {
 		rank, name, id = &after.Rank, &after.Name, &after.ID
+	}
+	if among != nil {
+		return postgres.Read[WorkspaceRow](ctx, s.DB, "list workspaces", sql.Text("view_workspaces_of"), among,
+			postgres.OrNull(search), string(by), rank, name, id, atMost, countLimit, depthLimit)
 	}
 	return postgres.Read[WorkspaceRow](ctx, s.DB, "list workspaces", sql.Text("view_workspaces"),
 		string(by), rank, name, id, atMost, countLimit, depthLimit)
@@ -99,7 +104,7 @@ type WorkspaceDetail struct {
 // WorkspaceDetail returns a workspace, or false if it does not exist. Its cost does not grow with the number of items.
 func (s *Store) WorkspaceDetail(ctx context.Context, id string) (WorkspaceDetail, bool, error) {
 	found, err := postgres.Read[WorkspaceDetail](ctx, s.DB, "read workspace", sql.Text("view_workspace"), id, countLimit,
-		depthLimit)
+		depthLimit, s.Scope)
 	if err != nil || len(found) == 0 {
 		return WorkspaceDetail{}, false, err
 	}
@@ -131,7 +136,7 @@ func (s *Store) ListItems(ctx context.Context, f ItemFilter, status string, work
 		Lowest *int64
 	}
 	rows, err := postgres.Read[found](ctx, s.DB, "list items", sql.Text("view_items"),
-		postgres.OrNull(status), workspaces, postgres.OrNull(definition), postgres.OrNull(f.Error),
+		postgres.OrNull(status), s.scoped(workspaces), postgres.OrNull(definition), postgres.OrNull(f.Error),
 		f.Since.At, f.Since.Ago, f.Until.At, f.Until.Ago, before, atMost, itemsLooked)
 	if err != nil || len(rows) == 0 {
 		return ItemPage{}, err
@@ -166,16 +171,17 @@ type DeadGroup struct {
 }
 
 // DeadGroups groups the open dead letters among the newest 2,000 failures. It returns up to atMost groups, the largest
-// first. Nil means all workspaces.
-func (s *Store) DeadGroups(ctx context.Context, workspaces []string, atMost int) ([]DeadGroup, error) {
+// first.
+func (s *Store) DeadGroups(ctx context.Context, atMost int) ([]DeadGroup, error) {
 	return postgres.Read[DeadGroup](ctx, s.DB, "group dead letters", sql.Text("view_dead_groups"), FailuresLooked, atMost,
-		workspaces)
+		s.Scope)
 }
 
 // CompleteErrors returns up to atMost texts that contain part, ignoring case, and that errors of recent failures have
 // in common. The most frequent comes first.
 func (s *Store) CompleteErrors(ctx context.Context, part string, atMost int) ([]string, error) {
-	return postgres.Values[string](ctx, s.DB, "find errors", sql.Text("view_errors"), errorsLooked, part, atMost)
+	return postgres.Values[string](ctx, s.DB, "find errors", sql.Text("view_errors"), errorsLooked, part, atMost,
+		s.Scope)
 }
 
 // DeadOfKind returns the IDs of up to atMost dead letters of a group, the latest failure first. The list starts after
@@ -184,5 +190,5 @@ func (s *Store) DeadOfKind(ctx context.Context, kind string, workspaces []string
 	atMost int) ([]int64, error) {
 	failedAt, id := after.columns()
 	return postgres.Values[int64](ctx, s.DB, "read a group of dead letters", sql.Text("view_dead_group"), FailuresLooked,
-		kind, atMost, failedAt, id, workspaces)
+		kind, atMost, failedAt, id, s.scoped(workspaces))
 }

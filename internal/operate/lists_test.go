@@ -199,7 +199,7 @@ func TestDeadLettersAreGroupedByWhatTheirErrorsHaveInCommon(t *testing.T) {
 	}
 	_, err := b.Discard(t.Context(), []int64{items[0].ID}, "me")
 	require.NoError(t, err)
-	groups, err := b.DeadGroups(t.Context(), nil, 10)
+	groups, err := b.DeadGroups(t.Context(), 10)
 	require.NoError(t, err)
 	require.Len(t, groups, 2)
 	require.Equal(t, "order … of …: card refused", groups[0].Kind)

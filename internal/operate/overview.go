@@ -3,6 +3,8 @@ package operate
 import (
 	"context"
 	"time"
+
+	"github.com/pgdispatch/pgdispatch/sql"
 )
 
 // Overview is a summary of the queue and the replicas. The cost of reading it does not grow with the queue.
@@ -26,21 +28,42 @@ const mostStalled = 20
 // MostLimits is the maximum length of Limits.Limits.
 const MostLimits = 20
 
-// Overview returns the current overview.
+// Overview returns the current overview. Within workspaces it leaves out what cannot be told apart by workspace: the
+// minutes, the limits, the task queues, the notification queue, and of the replicas all but what holds back starts.
+// Counts then stop at 10,000.
 func (s *Store) Overview(ctx context.Context) (o Overview, err error) {
+	if s.Scope != nil {
+		return s.scopedOverview(ctx)
+	}
 	if o.Depth, err = s.QueueDepth(ctx); err != nil {
 		return o, err
 	}
 	if o.Replicas, err = s.Replicas(ctx); err != nil {
 		return o, err
 	}
-	if o.Stalled, err = s.Stalled(ctx, nil, mostStalled); err != nil {
+	if o.Stalled, err = s.Stalled(ctx, mostStalled); err != nil {
 		return o, err
 	}
 	if o.Limits, err = s.LimitUse(ctx, MostLimits); err != nil {
 		return o, err
 	}
 	o.Minutes, err = s.activity(ctx, overviewSpan)
+	return o, err
+}
+
+func (s *Store) scopedOverview(ctx context.Context) (o Overview, err error) {
+	if o.Depth, err = s.depth(ctx, sql.Text("view_depth"), s.Scope, depthLimit); err != nil {
+		return o, err
+	}
+	replicas, err := s.Replicas(ctx)
+	if err != nil {
+		return o, err
+	}
+	for _, r := range replicas {
+		o.Replicas = append(o.Replicas, Replica{State: ReplicaState{BreakerOpen: r.State.BreakerOpen,
+			BreakerSince: r.State.BreakerSince, Listening: r.State.Listening}})
+	}
+	o.Stalled, err = s.Stalled(ctx, mostStalled)
 	return o, err
 }
 

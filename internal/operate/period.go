@@ -6,8 +6,11 @@ import (
 )
 
 // Activity returns the minutes since back ago without gaps, the current one last. Nil if no replica ran in them. They
-// are kept for a day.
+// are kept for a day, and not by workspace: a store within some has none.
 func (s *Store) Activity(ctx context.Context, back time.Duration) ([]Minute, error) {
+	if s.Scope != nil {
+		return nil, nil
+	}
 	return s.activity(ctx, back)
 }
 

@@ -46,6 +46,9 @@ type changedSettings struct {
 }
 
 func (s *Store) change(ctx context.Context, verb, statement string, args ...any) (SettingsChange, error) {
+	if s.Scope != nil {
+		return SettingsChange{}, fmt.Errorf("%s: %w", verb, ErrAll)
+	}
 	c, err := oneSettings[changedSettings](ctx, s, verb, statement, args...)
 	was := Settings{c.WasMaxClaims, c.WasPaused, c.WasRetention, c.WasDeadLetterRetention, c.WasResultBytes,
 		c.WasNotifyEnded}

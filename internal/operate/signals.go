@@ -29,7 +29,7 @@ type Signal struct {
 // Signals returns the newest signals, at most atMost. An empty execution means all, nil states any state.
 func (s *Store) Signals(ctx context.Context, executionID string, states []string, atMost int) ([]Signal, error) {
 	return postgres.Read[Signal](ctx, s.DB, "read signals", sql.Text("signal_list"), postgres.OrNull(executionID), states,
-		atMost)
+		atMost, s.Scope)
 }
 
 // SendSignal sends a signal to an execution's workflow and returns the signal's ID. payload is JSON; empty means none.
@@ -45,10 +45,10 @@ type Resent struct {
 }
 
 // ResendSignal sends a signal that was given up again: to its execution, or to the replay of its item. It returns false
-// if executionID is not empty and the signal is of another execution.
+// if executionID is not empty and the signal is of another execution, or if it is not in scope.
 func (s *Store) ResendSignal(ctx context.Context, id int64, executionID, who string) (Resent, bool, error) {
 	sent, err := postgres.Read[Resent](ctx, s.DB, "send signal again", sql.Text("signal_resend"), id,
-		postgres.OrNull(executionID), who)
+		postgres.OrNull(executionID), who, s.Scope)
 	if err != nil || len(sent) == 0 {
 		return Resent{}, false, err
 	}

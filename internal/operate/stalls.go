@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
@@ -25,15 +26,16 @@ type StallFor struct {
 	Since time.Duration `json:"since_ns"` // time since it was detected
 }
 
-// Stalled returns up to atMost stalls, those with the most executions first. Of workspaces it returns executions only,
-// because a task queue belongs to none. Nil means all workspaces.
-func (s *Store) Stalled(ctx context.Context, workspaces []string, atMost int) ([]StallFor, error) {
-	return postgres.Read[StallFor](ctx, s.DB, "read stalls", sql.Text("stalled"), atMost, workspaces)
+// Stalled returns up to atMost stalls, those with the most executions first. Of workspaces in scope it returns
+// executions only, because a task queue belongs to none.
+func (s *Store) Stalled(ctx context.Context, atMost int) ([]StallFor, error) {
+	return postgres.Read[StallFor](ctx, s.DB, "read stalls", sql.Text("stalled"), atMost, s.Scope)
 }
 
 // RequestStop cancels an item that waits, or requests the stop of its workflow. It returns WITHDRAWN, REQUESTED,
-// ALREADY_REQUESTED or ALREADY_ENDED.
+// ALREADY_REQUESTED or ALREADY_ENDED, or nothing if the item is not in scope.
 func (s *Store) RequestStop(ctx context.Context, stop temporal.Stop) (string, error) {
-	return postgres.Value[string](ctx, s.DB, "request stop", sql.Text("stop_request"), stop.ExecutionID, stop.How,
-		stop.Reason, stop.RequestedBy)
+	answers, err := postgres.Values[string](ctx, s.DB, "request stop", sql.Text("stop_request"), stop.ExecutionID,
+		stop.How, stop.Reason, stop.RequestedBy, s.Scope)
+	return strings.Join(answers, ""), err
 }

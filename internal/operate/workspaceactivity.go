@@ -24,9 +24,10 @@ type Stretch struct {
 const StretchMinutes = 5
 
 // WorkspaceActivity returns a workspace's activity since back ago without gaps, the current stretch last. It is kept
-// for a day.
+// for a day. Nil if the workspace is not in scope.
 func (s *Store) WorkspaceActivity(ctx context.Context, id string, back time.Duration) ([]Stretch, error) {
-	return postgres.Read[Stretch](ctx, s.DB, "read activity of workspace", sql.Text("workspace_activity_read"), id, back)
+	return postgres.Read[Stretch](ctx, s.DB, "read activity of workspace", sql.Text("workspace_activity_read"), id, back,
+		s.Scope)
 }
 
 // JoinStretches adds up every n stretches.

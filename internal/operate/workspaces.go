@@ -19,13 +19,19 @@ type WorkspaceName struct {
 // FindWorkspaces returns the workspaces with this ID or name, at most 10.
 func (s *Store) FindWorkspaces(ctx context.Context, idOrName string) ([]WorkspaceName, error) {
 	return postgres.Read[WorkspaceName](ctx, s.DB, "find workspace", sql.Text("workspace_find"), idOrName, (*string)(nil),
-		10)
+		10, s.Scope)
 }
 
 // CompleteWorkspaces returns up to atMost workspaces whose name starts with beginning.
 func (s *Store) CompleteWorkspaces(ctx context.Context, beginning string, atMost int) ([]WorkspaceName, error) {
 	return postgres.Read[WorkspaceName](ctx, s.DB, "find workspaces", sql.Text("workspace_find"), (*string)(nil),
-		beginning, atMost)
+		beginning, atMost, s.Scope)
+}
+
+// WorkspacesNamed returns up to atMost workspaces that have one of these IDs or names, by name.
+func (s *Store) WorkspacesNamed(ctx context.Context, ids, names []string, atMost int) ([]WorkspaceName, error) {
+	return postgres.Read[WorkspaceName](ctx, s.DB, "find workspaces", sql.Text("workspace_named"), ids, names, atMost,
+		s.Scope)
 }
 
 // Workspace is the current state of a workspace.
@@ -82,14 +88,14 @@ type Definition struct {
 // all.
 func (s *Store) Definitions(ctx context.Context, workspaceID string, atMost int) ([]Definition, error) {
 	return postgres.Read[Definition](ctx, s.DB, "read workflow definitions", sql.Text("definition_list"), workspaceID,
-		postgres.OrNull(atMost))
+		postgres.OrNull(atMost), s.Scope)
 }
 
 // CompleteDefinitions returns the names of up to atMost workflow definitions of a workspace that start with beginning,
 // ignoring case, among its first 1,000.
 func (s *Store) CompleteDefinitions(ctx context.Context, workspaceID, beginning string, atMost int) ([]string, error) {
 	return postgres.Values[string](ctx, s.DB, "find workflow definitions", sql.Text("definition_complete"), workspaceID,
-		beginning, definitionsLooked, atMost)
+		beginning, definitionsLooked, atMost, s.Scope)
 }
 
 // Plan is a workspace tier.
@@ -122,7 +128,8 @@ type Change map[string][2]any
 // ChangeWorkspace changes a workspace and returns the columns that changed. The change applies from the next claim on.
 func (s *Store) ChangeWorkspace(ctx context.Context, id, who, command string, c WorkspaceChange) (Change, error) {
 	details, err := postgres.Value[string](ctx, s.DB, "change workspace", sql.Text("workspace_set"),
-		id, who, command, postgres.OrNull(c.Plan), c.Paused, c.SetLimit, c.Limit, c.SetStarts, c.Starts, c.SetBurst, c.Burst)
+		id, who, command, postgres.OrNull(c.Plan), c.Paused, c.SetLimit, c.Limit, c.SetStarts, c.Starts, c.SetBurst, c.Burst,
+		s.Scope)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +166,8 @@ type AuditFilter struct {
 // changesLooked is the number of newest changes that are searched for a subject.
 const changesLooked = 10_000
 
-// Audit returns up to atMost changes made from the command line and from pages, the newest first.
+// Audit returns up to atMost changes made from the command line and from pages, the newest first. In scope are only
+// changes of workspaces.
 func (s *Store) Audit(ctx context.Context, f AuditFilter, atMost int) ([]Administered, error) {
 	var looked *int
 	if f.Subject != "" {
@@ -168,5 +176,5 @@ func (s *Store) Audit(ctx context.Context, f AuditFilter, atMost int) ([]Adminis
 	return postgres.Read[Administered](ctx, s.DB, "read the log of changes", sql.Text("audit_list"),
 		postgres.OrNull(f.Who), postgres.OrNull(f.Action),
 		f.Since.At, f.Since.Ago, f.Until.At, f.Until.Ago, postgres.OrNull(f.Before), atMost, postgres.OrNull(f.Subject),
-		looked)
+		looked, s.Scope)
 }

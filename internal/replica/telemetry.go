@@ -84,17 +84,17 @@ func openSite(ctx context.Context, c config.Config, log *slog.Logger) (*web.Site
 	if err != nil {
 		return nil, nil, err
 	}
-	site := &web.Site{Read: &operate.Store{DB: pool}, Change: &operate.Store{DB: pool}, TemporalUI: c.TemporalUI, Log: log}
-	if c.OperatorURL == "" {
-		return site, pool.Close, nil
+	operator, closeAll := pool, pool.Close
+	if c.OperatorURL != "" {
+		if operator, err = c.Operator().OpenPool(ctx, viewConnections, viewSettings(c)); err != nil {
+			pool.Close()
+			return nil, nil, err
+		}
+		closeAll = func() { pool.Close(); operator.Close() }
 	}
-	operator, err := c.Operator().OpenPool(ctx, viewConnections, viewSettings(c))
-	if err != nil {
-		pool.Close()
-		return nil, nil, err
-	}
-	site.Change = &operate.Store{DB: operator}
-	return site, func() { pool.Close(); operator.Close() }, nil
+	site := web.New(&operate.Store{DB: pool}, &operate.Store{DB: operator})
+	site.TemporalUI, site.Log = c.TemporalUI, log
+	return site, closeAll, nil
 }
 
 // observe registers what telemetry and health report.

@@ -31,10 +31,11 @@ select exists (select from pgdispatch.workspaces w where w.name = $1::text) as w
 
 -- name: dead_history
 -- reads
--- $1 item. Its counted failures, earliest first.
+-- $1 item, $2 workspaces (null: all). Its counted failures, earliest first.
 select h.failure, h.attempt, h.failed_at, h.error, coalesce(h.replica, '') as replica
-from pgdispatch.item_failures h
-where h.item_id = $1::bigint
+from pgdispatch.workflow_execution_queue q
+join pgdispatch.item_failures h on h.item_id = q.id
+where q.id = $1::bigint and ($2::text[] is null or q.workspace_id = any ($2::text[]::uuid[]))
 order by h.failure
 
 -- name: dead_horizon
@@ -50,9 +51,15 @@ offset $1::bigint - 1 limit 1
 
 -- name: dead_replay
 -- writes new items, dead letters and the audit log
--- $1 execution, $2 who. Inserts a new PENDING item, or finds the one that was inserted before.
-with stands as materialized (
-    select r.id, r.execution_id, r.replayed from pgdispatch.replay($1::uuid, $2::text) r
+-- $1 execution, $2 who, $3 workspaces (null: all). Inserts a new PENDING item, or finds the one that was inserted
+-- before. Returns nothing if the execution is of another workspace.
+with letter as materialized (
+    select $1::uuid as execution
+    where $3::text[] is null or exists (
+        select from pgdispatch.workflow_execution_queue q
+        where q.execution_id = $1::uuid and q.workspace_id = any ($3::text[]::uuid[]))
+), stands as materialized (
+    select r.id, r.execution_id, r.replayed from letter l cross join lateral pgdispatch.replay(l.execution, $2::text) r
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
     select $2::text, 'dead replay', 'items', jsonb_build_object('execution', $1::uuid, 'replays', jsonb_build_array(s.id))
@@ -63,9 +70,12 @@ select s.id, coalesce(s.execution_id::text, '') as execution_id, s.replayed from
 
 -- name: dead_replay_all
 -- writes new items, dead letters and the audit log
--- $1 items, $2 who. Inserts a new item for each open one of these dead letters.
-with replayed as materialized (
-    select r.item_id, r.replay_id, r.replay_execution_id from pgdispatch.replay_items($1::bigint[], $2::text) r
+-- $1 items, $2 who, $3 workspaces (null: all). Inserts a new item for each open one of these dead letters.
+with letters as materialized (
+    select array_agg(q.id) as ids from pgdispatch.workflow_execution_queue q
+    where q.id = any ($1::bigint[]) and ($3::text[] is null or q.workspace_id = any ($3::text[]::uuid[]))
+), replayed as materialized (
+    select r.item_id, r.replay_id, r.replay_execution_id from letters l cross join lateral pgdispatch.replay_items(l.ids, $2::text) r
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
     select $2::text, 'dead replay', 'items', jsonb_build_object('items', jsonb_agg(r.item_id order by r.item_id),
@@ -77,9 +87,12 @@ select r.item_id as id, r.replay_id, r.replay_execution_id::text from replayed r
 
 -- name: dead_discard
 -- writes dead letters and the audit log
--- $1 items, $2 who. Discards the open ones of these dead letters and returns them.
-with discarded as materialized (
-    select d.id from pgdispatch.discard_items($1::bigint[], $2::text) as d (id)
+-- $1 items, $2 who, $3 workspaces (null: all). Discards the open ones of these dead letters and returns them.
+with letters as materialized (
+    select array_agg(q.id) as ids from pgdispatch.workflow_execution_queue q
+    where q.id = any ($1::bigint[]) and ($3::text[] is null or q.workspace_id = any ($3::text[]::uuid[]))
+), discarded as materialized (
+    select d.id from letters l cross join lateral pgdispatch.discard_items(l.ids, $2::text) as d (id)
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
     select $2::text, 'dead discard', 'items', jsonb_build_object('items', jsonb_agg(d.id order by d.id))

@@ -27,11 +27,13 @@ order by p.workspace, d.workspace_id, d.name
 
 -- name: definition_list
 -- reads
--- $1 workspace, $2 at most (null: all). Its workflow definitions by name, each with its newest version (null: it has
--- none, and cannot be started).
+-- $1 workspace, $2 at most (null: all), $3 only if it is one of these (null: any). Its workflow definitions by name, each
+-- with its newest version (null: it has none, and cannot be started).
 select d.id::text, d.name, d.workflow_type, coalesce(d.namespace, '') as namespace, d.task_queue, d.max_attempts,
        d.execution_timeout, v.version, d.created_at
-from (select d.* from pgdispatch.workflow_definitions d where d.workspace_id = $1::text::uuid order by d.name limit $2::bigint) d
+from (select d.* from pgdispatch.workflow_definitions d
+      where d.workspace_id = $1::text::uuid and ($3::text[] is null or d.workspace_id = any ($3::text[]::uuid[]))
+      order by d.name limit $2::bigint) d
 left join lateral (
     select v.version from pgdispatch.workflow_definition_versions v where v.workflow_definition_id = d.id order by v.version desc limit 1
 ) v on true
@@ -80,9 +82,11 @@ select m.version from made m
 -- name: definition_complete
 -- reads
 -- $1 workspace, $2 beginning of the name, case-insensitive, $3 how many of its first definitions are looked at, $4 at
--- most.
+-- most, $5 only if it is one of these workspaces (null: any).
 select d.name
-from (select d.name from pgdispatch.workflow_definitions d where d.workspace_id = $1::text::uuid order by d.name limit $3::bigint) d
+from (select d.name from pgdispatch.workflow_definitions d
+      where d.workspace_id = $1::text::uuid and ($5::text[] is null or d.workspace_id = any ($5::text[]::uuid[]))
+      order by d.name limit $3::bigint) d
 where starts_with(lower(d.name), lower($2::text))
 order by d.name
 limit $4::bigint

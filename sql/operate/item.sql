@@ -84,7 +84,8 @@ limit $10::bigint
 
 -- name: item_read
 -- reads
--- $1 item IDs, $2 execution IDs, $3 whether to include params and results, which may be large. Newest first.
+-- $1 item IDs, $2 execution IDs, $3 whether to include params and results, which may be large, $4 workspaces (null: all).
+-- Newest first.
 select q.id, q.execution_id::text, q.status,
        q.workspace_id::text, coalesce(w.name, '') as workspace, q.workflow_definition_id::text,
        coalesce(d.name, '') as workflow_definition,
@@ -121,15 +122,17 @@ left join pgdispatch.dead_letter_marks m on m.item_id = q.id
 left join pgdispatch.workflow_execution_queue r on r.id = m.replay_id
 left join pgdispatch.enqueue_keys k on k.item_id = q.id
 left join pgdispatch.parked_items p on p.item_id = q.id and p.attempts = q.attempt_count and q.status in ('PENDING', 'CLAIMED')
-where q.id = any ($1::bigint[]) or q.execution_id = any ($2::text[]::uuid[])
+where (q.id = any ($1::bigint[]) or q.execution_id = any ($2::text[]::uuid[])) and ($4::text[] is null or q.workspace_id = any ($4::text[]::uuid[]))
 order by q.id desc
 
 -- name: item_ahead
 -- reads
--- $1 item, $2 at most. How many due items of its workspace are claimed before it: those of a higher priority, and those
--- of its own priority and limit key, or without one like it, that are due earlier. Looks at up to $2 of each.
+-- $1 item, $2 at most, $3 workspaces (null: all). How many due items of its workspace are claimed before it: those of a
+-- higher priority, and those of its own priority and limit key, or without one like it, that are due earlier. Looks at up
+-- to $2 of each.
 with item as materialized (
-    select q.id, q.workspace_id, q.priority, q.limit_key, q.run_at from pgdispatch.workflow_execution_queue q where q.id = $1::bigint
+    select q.id, q.workspace_id, q.priority, q.limit_key, q.run_at from pgdispatch.workflow_execution_queue q
+    where q.id = $1::bigint and ($3::text[] is null or q.workspace_id = any ($3::text[]::uuid[]))
 )
 select count(*)
 from (
@@ -173,9 +176,11 @@ listen pgdispatch_ended
 
 -- name: item_cancel
 -- PENDING -> CANCELLED
--- $1 items, $2 who. Withdraws those that wait, and returns them.
+-- $1 items, $2 who, $3 workspaces (null: all). Withdraws those that wait, and returns them.
 with named as materialized (
-    select q.id, q.execution_id from pgdispatch.workflow_execution_queue q where q.id = any ($1::bigint[]) order by q.id
+    select q.id, q.execution_id from pgdispatch.workflow_execution_queue q
+    where q.id = any ($1::bigint[]) and ($3::text[] is null or q.workspace_id = any ($3::text[]::uuid[]))
+    order by q.id
 ), cancelled as materialized (
     select n.id from named n cross join lateral pgdispatch.cancel(n.execution_id) as c (done) where c.done
 ), noted as (
@@ -188,10 +193,10 @@ select c.id from cancelled c
 
 -- name: item_retry
 -- PENDING -> PENDING
--- $1 items, $2 who. Makes those that are PENDING due now, and returns them.
+-- $1 items, $2 who, $3 workspaces (null: all). Makes those that are PENDING due now, and returns them.
 with locked as materialized (
     select q.id from pgdispatch.workflow_execution_queue q
-    where q.id = any ($1::bigint[]) and q.status = 'PENDING'
+    where q.id = any ($1::bigint[]) and q.status = 'PENDING' and ($3::text[] is null or q.workspace_id = any ($3::text[]::uuid[]))
     order by q.id
     for update
 ), retried as (

@@ -3,8 +3,8 @@
 -- name: limit_list
 -- reads
 -- $1 workspace (null: any), $2 key (null: any), $3 whether only the limits that an item with $1 and $2 counts against, $4
--- only limits after this ID, $5 at most. active is how many items with the key hold slots, counted up to one more than
--- the limit, or up to 10001.
+-- only limits after this ID, $5 at most, $6 only of these workspaces, and none over all (null: all). active is how many
+-- items with the key hold slots, counted up to one more than the limit, or up to 10001.
 select l.id, coalesce(l.workspace_id::text, '') as workspace_id, coalesce(w.name, '') as workspace, l.key, l.max_concurrent,
        l.max_starts, l.per, h.active, r.starts as starts_left
 from pgdispatch.limits l
@@ -25,7 +25,7 @@ left join lateral (
     ) n on true
 ) r on true
 where ($1::text is null or l.workspace_id = $1::text::uuid or $3::boolean and l.workspace_id is null)
-  and ($2::text is null or l.key = $2::text) and l.id > $4::bigint
+  and ($2::text is null or l.key = $2::text) and l.id > $4::bigint and ($6::text[] is null or l.workspace_id = any ($6::text[]::uuid[]))
 order by l.id limit $5::bigint
 
 -- name: limit_set

@@ -63,8 +63,8 @@ select t.plan as name, t.max_concurrent_workflows, t.max_burst_workflows from pg
 -- name: audit_list
 -- reads
 -- $1 who; $2 prefix of the action; since $3 or, if that is null, since $4 ago; until $5 or $6, likewise; $7 only rows
--- before this ID; $8 at most; $9 subject; $10 how many of the newest rows are searched. Null filters nothing. Newest
--- first.
+-- before this ID; $8 at most; $9 subject; $10 how many of the newest rows are searched; $11 only changes of these
+-- workspaces. Null filters nothing. Newest first.
 select a.id, a.at, a.who, a.role, a.action, a.subject, a.details
 from pgdispatch.admin_log a
 where ($1::text is null or a.who = $1::text)
@@ -73,6 +73,7 @@ where ($1::text is null or a.who = $1::text)
   and a.at <= coalesce($5::timestamptz, clock_timestamp() - $6::interval, 'infinity')
   and ($7::bigint is null or a.id < $7::bigint)
   and ($9::text is null or a.subject = $9::text)
+  and ($11::text[] is null or a.subject = any (array(select 'workspace ' || g.id from unnest($11::text[]::uuid[]) g (id))))
   and a.id > coalesce((select max(n.id) from pgdispatch.admin_log n) - $10::bigint, 0)
 order by a.id desc
 limit $8::bigint

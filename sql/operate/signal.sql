@@ -13,22 +13,29 @@ select s.id from sent s
 
 -- name: signal_list
 -- reads
--- $1 execution (null: all), $2 states (null: all), $3 at most. Newest first.
+-- $1 execution (null: all), $2 states (null: all), $3 at most, $4 workspaces (null: all). Newest first.
 select s.id, s.execution_id::text, s.name, s.payload, s.sent_at, s.sent_by, s.state, s.next_try_at = 'infinity' as waits, s.settled_at, s.tries,
        coalesce(s.error, '') as error, coalesce(s.run_id, '') as run_id
 from pgdispatch.signals s
 where ($1::text is null or s.execution_id = $1::text::uuid) and ($2::text[] is null or s.state = any ($2::text[]))
+  and ($4::text[] is null or exists (
+      select from pgdispatch.workflow_execution_queue q
+      where q.execution_id = s.execution_id and q.workspace_id = any ($4::text[]::uuid[])))
 order by s.id desc
 limit $3
 
 -- name: signal_resend
 -- writes signals and the audit log
--- $1 signal, $2 its execution (null: any), $3 who. Returns nothing if the signal is of another execution.
+-- $1 signal, $2 its execution (null: any), $3 who, $4 workspaces (null: all). Returns nothing if the signal is of another
+-- execution or workspace.
 with sent as materialized (
     select r.id, r.execution_id, r.former, r.name
     from (select $1::bigint as id
-          where $2::text is null
-             or exists (select from pgdispatch.signals s where s.id = $1::bigint and s.execution_id = $2::text::uuid)) s
+          where ($2::text is null
+                 or exists (select from pgdispatch.signals s where s.id = $1::bigint and s.execution_id = $2::text::uuid))
+            and ($4::text[] is null or exists (
+                select from pgdispatch.signals s join pgdispatch.workflow_execution_queue q on q.execution_id = s.execution_id
+                where s.id = $1::bigint and q.workspace_id = any ($4::text[]::uuid[])))) s
     cross join lateral pgdispatch.resend_signal(s.id) r
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
@@ -40,8 +47,14 @@ select s.id, s.execution_id::text from sent s
 
 -- name: stop_request
 -- PENDING -> CANCELLED
--- $1 execution, $2 how: CANCEL or TERMINATE, $3 reason, $4 who. Returns the function's answer.
-select pgdispatch.request_stop($1::text::uuid, $2, $3, $4)
+-- $1 execution, $2 how: CANCEL or TERMINATE, $3 reason, $4 who, $5 workspaces (null: all). Returns the function's answer,
+-- or nothing for an execution of another workspace.
+select pgdispatch.request_stop(e.id, $2, $3, $4)
+from (select $1::text::uuid as id
+      where $5::text[] is null or exists (
+          select from pgdispatch.workflow_execution_queue q
+          where q.execution_id = $1::text::uuid and q.workspace_id = any ($5::text[]::uuid[]))
+      offset 0) e
 
 -- name: stalled
 -- reads

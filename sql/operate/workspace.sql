@@ -47,9 +47,9 @@ select m.id::text, m.plan from made m
 -- writes a workspace and the audit log
 -- $1 workspace, $2 who, $3 the command; $4 plan and $5 paused (null: unchanged); $6 whether to set the limit and $7 its
 -- value (null: the plan's); $8 and $9 likewise the starts per second (null: no limit), $10 and $11 the burst limit (null:
--- the plan's). Returns {"column": [before, after]}.
+-- the plan's); $12 only if it is one of these (null: any). Returns {"column": [before, after]}.
 with was as materialized (
-    select w.* from pgdispatch.workspaces w where w.id = $1::text::uuid for update
+    select w.* from pgdispatch.workspaces w where w.id = $1::text::uuid and ($12::text[] is null or w.id = any ($12::text[]::uuid[])) for update
 ), changed as (
     update pgdispatch.workspaces w
     set plan = coalesce($4::text, w.plan),
@@ -68,28 +68,35 @@ select c.details::text from changed c
 
 -- name: workspace_find
 -- reads
--- $1 ID or name (null: none), $2 prefix of the name (null: none), $3 at most. By the indexes of IDs and names.
+-- $1 ID or name (null: none), $2 prefix of the name (null: none), $3 at most, $4 only of these (null: all). By the
+-- indexes of IDs and names, or each of $4.
 select w.id::text, w.name
 from (
     select i.id from pgdispatch.workspaces i
     where i.id = case when $1::text ~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then $1::text::uuid end
     union
-    (select n.id from pgdispatch.workspaces n where n.name collate "C" = $1::text collate "C" order by n.name collate "C", n.id limit $3::bigint)
+    (select n.id from pgdispatch.workspaces n
+     where $4::text[] is null and n.name collate "C" = $1::text collate "C" order by n.name collate "C", n.id limit $3::bigint)
     union
     (select p.id from pgdispatch.workspaces p
-     where p.name collate "C" >= $2::text collate "C" and p.name collate "C" < ($2::text || chr(1114111)) collate "C"
+     where $4::text[] is null and p.name collate "C" >= $2::text collate "C" and p.name collate "C" < ($2::text || chr(1114111)) collate "C"
      order by p.name collate "C", p.id limit $3::bigint)
+    union
+    select g.id from unnest($4::text[]::uuid[]) g (id)
+    cross join lateral (select s.name from pgdispatch.workspaces s where s.id = g.id offset 0) s -- per row
+    where s.name = $1::text or starts_with(s.name, $2::text)
 ) found
 join pgdispatch.workspaces w on w.id = found.id
+where ($4::text[] is null or w.id = any ($4::text[]::uuid[]))
 order by w.name, w.id
 limit $3::bigint
 
 -- name: workspace_named
 -- reads
--- $1 IDs, $2 names, $3 at most. The workspaces that have one of them, by name.
+-- $1 IDs, $2 names, $3 at most, $4 only of these workspaces (null: all). Those that have one of them, by name.
 select w.id::text, w.name
 from pgdispatch.workspaces w
-where w.id = any ($1::text[]::uuid[]) or w.name collate "C" = any ($2::text[])
+where (w.id = any ($1::text[]::uuid[]) or w.name collate "C" = any ($2::text[])) and ($4::text[] is null or w.id = any ($4::text[]::uuid[]))
 order by w.name collate "C", w.id
 limit $3::bigint
 
@@ -173,8 +180,9 @@ limit $1
 
 -- name: workspace_activity_read
 -- reads
--- $1 workspace, $2 how far back. Five minutes by five minutes, earliest first. known is false for the time before
--- anything was recorded of any workspace. One index step for each row, however many workspaces and items there are.
+-- $1 workspace, $2 how far back, $3 only if it is one of these (null: any). Five minutes by five minutes, earliest first.
+-- known is false for the time before anything was recorded of any workspace. One index step for each row, however many
+-- workspaces and items there are.
 select b.at, b.at >= f.at as known, coalesce(a.started, 0) as started, coalesce(a.completed, 0) as completed, coalesce(a.failed, 0) as failed,
        coalesce(a.cancelled, 0) as cancelled, make_interval(secs => coalesce(a.waited, 0) / 1000.0) as waited,
        make_interval(secs => coalesce(a.longest, 0) / 1000.0) as longest
@@ -184,12 +192,13 @@ cross join lateral generate_series(present.at - $2::interval + interval '5 minut
 left join lateral (
     select a.* from pgdispatch.workspace_activity a where a.at = b.at and a.workspace_id = $1::text::uuid offset 0 -- per row
 ) a on true
+where ($3::text[] is null or $1::text::uuid = any ($3::text[]::uuid[]))
 order by b.at
 
 -- name: view_workspace
 -- reads
--- $1 workspace. Counts at most $2 of its items of each status, and its failures among the newest $3 of the last day, of
--- all workspaces.
+-- $1 workspace, $4 only if it is one of these (null: any). Counts at most $2 of its items of each status, and its failures
+-- among the newest $3 of the last day, of all workspaces.
 select w.id::text, w.name, w.plan, w.max_concurrent_workflows, l.slots as "limit",
        w.max_burst_workflows, pgdispatch.burst_limit(l.slots, l.burst) as burst,
        w.max_starts_per_second, w.paused, n.items as waiting, n.claimed, n.running,
@@ -208,7 +217,7 @@ cross join lateral (
 ) l
 cross join lateral pgdispatch.waiting_of(w.id, $2::integer) n
 left join pgdispatch.unanswered($3::bigint) u on u.workspace_id = w.id
-where w.id = $1::text::uuid
+where w.id = $1::text::uuid and ($4::text[] is null or w.id = any ($4::text[]::uuid[]))
 
 -- name: view_workspaces
 -- reads

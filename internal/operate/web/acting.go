@@ -141,6 +141,9 @@ func (v visit) act(do change) http.HandlerFunc {
 // refused explains a change that Postgres or pgdispatch's functions refused. Each statement is applied completely or
 // not at all.
 func (v visit) refused(r *http.Request, err error, who string) error {
+	if errors.Is(err, operate.ErrAll) {
+		return ofAll
+	}
 	if postgres.IsForbidden(err) {
 		v.Log.WarnContext(r.Context(), "Postgres denied a change in the web view", "path", r.URL.Path, "who", who, "error",
 			err)

@@ -67,12 +67,12 @@ var walked = map[string][]string{
 	"POST /ui/items/{id}/replay":     {"/ui/items/{letter}/replay?", "/ui/items/{execution}/replay?"},
 	"POST /ui/items/{id}/discard":    {"/ui/items/{letter}/discard?"},
 	"POST /ui/items/{id}/resend":     {"/ui/items/{running}/resend?signal={signal}"},
-	"POST /ui/items/selected/cancel": {"/ui/items/selected/cancel?items={waiting}"},
-	"POST /ui/items/selected/retry":  {"/ui/items/selected/retry?items={waiting}"},
-	"POST /ui/items/selected/replay": {"/ui/items/selected/replay?items={letter}"},
+	"POST /ui/items/selected/cancel": {"/ui/items/selected/cancel?items={waiting},{running}"},
+	"POST /ui/items/selected/retry":  {"/ui/items/selected/retry?items={waiting},{running}"},
+	"POST /ui/items/selected/replay": {"/ui/items/selected/replay?items={letter},{running}"},
 	"POST /ui/items/{id}/terminate":  {"/ui/items/{running}/terminate?", "/ui/items/{running}/terminate?reason=%00"},
-	"POST /ui/dead/replay":           {"/ui/dead/replay?items={letter}"},
-	"POST /ui/dead/discard":          {"/ui/dead/discard?items={letter}"},
+	"POST /ui/dead/replay":           {"/ui/dead/replay?items={letter},{waiting}"},
+	"POST /ui/dead/discard":          {"/ui/dead/discard?items={letter},{waiting}"},
 	"POST /ui/settings/pause":        {"/ui/settings/pause?"},
 	"POST /ui/settings/resume":       {"/ui/settings/resume?"},
 	"POST /ui/settings/max-claims":   {"/ui/settings/max-claims?max-claims=1", "/ui/settings/max-claims?max-claims=x"},
@@ -84,7 +84,8 @@ var walked = map[string][]string{
 var unknown = map[string]string{"workspace": "99999999-0000-4000-8000-000000000001", "name": "Nobody",
 	"definition": "99999999-0000-4000-8000-000000000002", "flow": "nobodyflow", "error": "nobody-failed",
 	"letter": "800001", "waiting": "800002", "running": "800003",
-	"signal": "800004", "execution": "99999999-0000-4000-8000-000000000003"}
+	"signal": "800004", "execution": "99999999-0000-4000-8000-000000000003",
+	"runs": "99999999-0000-4000-8000-000000000004"}
 
 func TestTheWalkVisitsEveryRoute(t *testing.T) {
 	t.Parallel()
@@ -165,13 +166,24 @@ func (m *tenants) other() map[string]string {
 		"definition": one("select id::text from pgdispatch.workflow_definitions where workspace_id = $1::uuid"),
 		"letter":     item("FAILED"), "waiting": item("PENDING"), "running": item("DISPATCHED"),
 		"signal": one("select max(id)::text from pgdispatch.signals where $1::text <> ''"),
+		"runs": one(`select execution_id::text from pgdispatch.workflow_execution_queue
+			where workspace_id = $1::uuid and status = 'DISPATCHED'`),
 		"execution": one(`select execution_id::text from pgdispatch.workflow_execution_queue
 			where workspace_id = $1::uuid and status = 'FAILED'`)}
 }
 
+// store is that of all workspaces.
+func (m *tenants) store() *operate.Store { return &operate.Store{DB: m.Conns} }
+
+func (m *tenants) pages() *Site {
+	site := New(m.store(), m.store())
+	site.Log = slog.New(slog.DiscardHandler)
+	return site
+}
+
 // site is the pages as visitors with these rights see them, with nothing read before.
 func (m *tenants) site(rights signin.Rights) http.Handler {
-	pages := (&Site{Read: m.Bench, Change: m.Bench, Log: slog.New(slog.DiscardHandler)}).Acting()
+	pages := m.pages().Acting()
 	visitor := signin.Visitor{Name: "anna", Via: "proxy", Rights: rights}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))
@@ -214,6 +226,6 @@ func ask(t testing.TB, pages http.Handler, pattern, path string, values map[stri
 	answer := first{httptest.NewRecorder(), cancel}
 	pages.ServeHTTP(answer, request.WithContext(ctx))
 	require.NotEqual(t, http.StatusServiceUnavailable, answer.Code, "%s %s", pattern, path)
-	text := fmt.Sprint(answer.Code, " ", answer.Header().Get("Location"), "\n", answer.Body)
+	text := fmt.Sprint(answer.Code, " ", answer.Header(), "\n", answer.Body)
 	return ages.ReplaceAllString(strings.NewReplacer(back...).Replace(text), "…")
 }

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -273,13 +272,9 @@ func (v visit) bulkOf(verb bulkVerb, thing string) change {
 		if err != nil {
 			return next{}, err
 		}
-		done, refused := 0, false
+		done := 0
 		for batch := range slices.Chunk(ids, bulkBatch) {
 			n, err := verb.do(v.Change, r.Context(), batch, who)
-			if errors.Is(err, onlyViewed) { // of other batches they may act on some
-				refused = true
-				continue
-			}
 			if done += n; err != nil && done == 0 {
 				return next{}, err // nothing was changed
 			}
@@ -291,8 +286,10 @@ func (v visit) bulkOf(verb bulkVerb, thing string) change {
 							"500. Start again from the list: none is processed twice."}}}, nil
 			}
 		}
-		if refused && done == 0 {
-			return next{}, onlyViewed
+		if done == 0 {
+			if err := v.onlyViews(r.Context(), ids); err != nil {
+				return next{}, err
+			}
 		}
 		d := bulkDone{Heading: counted(done, thing) + " " + verb.past}
 		if left := len(ids) - done; left > 0 {
@@ -303,6 +300,20 @@ func (v visit) bulkOf(verb bulkVerb, thing string) change {
 		}
 		return next{name: "done", data: d}, nil
 	}
+}
+
+// onlyViews returns onlyViewed if the visitor sees some of the items and may act on none of them.
+func (v visit) onlyViews(ctx context.Context, ids []int64) error {
+	if v.acts.all {
+		return nil
+	}
+	items, err := v.Read.Items(ctx, ids, nil, false)
+	if err != nil || len(items) == 0 || slices.ContainsFunc(items, func(i operate.Item) bool {
+		return v.acts.in(i.WorkspaceID)
+	}) {
+		return err
+	}
+	return onlyViewed
 }
 
 // readItems parses comma-separated IDs. It sorts them and removes duplicates.

@@ -331,20 +331,11 @@ func (f *fakeReader) Failures(context.Context, int64) ([]operate.Failure, error)
 	return []operate.Failure{{Failure: 1, Error: hostile, Replica: hostile}}, f.err
 }
 
-func (f *fakeReader) DeadGroups(context.Context, []string, int) ([]operate.DeadGroup, error) {
+func (f *fakeReader) DeadGroups(context.Context, int) ([]operate.DeadGroup, error) {
 	if f.empty {
 		return nil, f.err
 	}
 	return []operate.DeadGroup{{Kind: hostile, Items: 3, Workspaces: 1, Newest: 8, Example: hostile}}, f.err
-}
-
-func (f *fakeReader) OverviewOf(ctx context.Context, _ []string) (operate.Overview, error) {
-	return f.Overview(ctx)
-}
-
-func (f *fakeReader) ListWorkspacesOf(ctx context.Context, _ []string, search string, by operate.WorkspaceOrder,
-	after *operate.WorkspaceKey, atMost int) ([]operate.WorkspaceRow, error) {
-	return f.ListWorkspaces(ctx, search, by, after, atMost)
 }
 
 func (f *fakeReader) WorkspacesNamed(context.Context, []string, []string, int) ([]operate.WorkspaceName, error) {

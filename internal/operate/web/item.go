@@ -36,7 +36,7 @@ func choicesOf(i operate.Item) (c choices) {
 // changeItem applies do to the item named by the path. If the item's state no longer allows the change, the page shows
 // its current state.
 func (v visit) changeItem(r *http.Request, do func(operate.Item) (done string, err error)) (next, error) {
-	item, err := v.findItem(r)
+	item, err := v.findMine(r)
 	if err != nil {
 		return next{}, err
 	}
@@ -137,7 +137,7 @@ const wrongReason = "Nothing was changed: the reason must have at most 500 chara
 
 func (v visit) requestCancel(r *http.Request, who string) (next, error) {
 	if reason := r.PostForm.Get("reason"); !operate.ValidReason(reason) {
-		item, err := v.findItem(r)
+		item, err := v.findMine(r)
 		if err != nil {
 			return next{}, err
 		}
@@ -150,7 +150,7 @@ func (v visit) requestCancel(r *http.Request, who string) (next, error) {
 
 func (v visit) terminate(r *http.Request, who string) (next, error) {
 	if reason := r.PostForm.Get("reason"); !operate.ValidReason(reason) {
-		item, err := v.findItem(r)
+		item, err := v.findMine(r)
 		asked := askTerminate(item)
 		asked.Reason, asked.Wrong = reason, wrongReason
 		return next{}, orShown(err, "confirm", asked)

@@ -50,7 +50,7 @@ func (v visit) itemData(r *http.Request, item operate.Item) (itemData, error) {
 	if d.Why, err = v.whyWaiting(r.Context(), item); err != nil {
 		return d, err
 	}
-	if d.History, err = v.Read.ChangesOf(r.Context(), item); err != nil {
+	if d.History, err = v.Read.ChangesOf(r.Context(), item.ID); err != nil {
 		return d, err
 	}
 	if d.Acting {

@@ -261,7 +261,7 @@ func (s *Site) findItem(r *http.Request) (operate.Item, error) {
 }
 
 func (s *Site) dead(r *http.Request) (string, any, error) {
-	groups, err := s.Read.DeadGroups(r.Context(), nil, groupsShown)
+	groups, err := s.Read.DeadGroups(r.Context(), groupsShown)
 	return "dead", deadData{Groups: groups, Bar: letterBar()}, err
 }
 

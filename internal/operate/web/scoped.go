@@ -27,6 +27,20 @@ const (
 	mostScopedSites = 64
 )
 
+var (
+	// onlyViewed explains why a visitor may not change what they see.
+	onlyViewed = problem{http.StatusForbidden, "Nothing was changed: you may view this workspace, but not act in it.",
+		"Ask for a group that has the role operator in it."}
+	// ofAll explains why a visitor of some workspaces may not change the settings.
+	ofAll = problem{http.StatusForbidden,
+		"Nothing was changed: this applies to all workspaces, and you may act in some only.",
+		"Ask an operator of all workspaces. You can pause a single workspace on its page."}
+	noSuchItem = problem{http.StatusNotFound, "Item not found.",
+		"Retention may have deleted it, or its insert was never committed."}
+	noSuchWorkspace = problem{http.StatusNotFound, "Workspace not found.",
+		"It may have been deleted. See the list of workspaces."}
+)
+
 // acting says in which workspaces visitors may make changes: in all or some.
 type acting struct {
 	all  bool
@@ -171,15 +185,15 @@ func (s *Site) rights(ctx context.Context, of signin.Rights) (rights, error) {
 
 // scopedSite returns the pages of visitors with these rights. It shares the bounds of s, and no data.
 func (s *Site) scopedSite(of rights) *scopedSite {
-	site := &Site{Read: s.Read, TemporalUI: s.TemporalUI, Log: s.Log, whole: s, confined: of.confined, role: of.words()}
+	site := &Site{TemporalUI: s.TemporalUI, Log: s.Log, whole: s, confined: of.confined, role: of.words()}
+	var seen []string
 	if of.confined {
-		seen := map[string]bool{}
-		for _, w := range of.named {
-			seen[w.ID] = true
+		seen = make([]string, len(of.named)) // never nil, which is all
+		for n, w := range of.named {
+			seen[n] = w.ID
 		}
-		site.Read = confined{s.Read, seen, of.named}
 	}
-	site.Change = allowed{s.Change, site.Read, of.acts}
+	site.Read, site.Change = s.Within(seen, acting{some: of.acts}.ids())
 	c := &scopedSite{rights: of, site: site}
 	if c.handler = site.reading(); len(of.acts) > 0 {
 		c.handler = site.forms(acting{some: of.acts})

@@ -29,6 +29,12 @@ func (n *namesReader) WorkspacesNamed(_ context.Context, ids, names []string,
 	return n.known[:min(len(n.known), atMost)], n.err
 }
 
+// newScoped is a site on which visitors of some workspaces read the same as all others.
+func newScoped(read *namesReader) *Site {
+	return &Site{Read: read, Within: func([]string, []string) (Reader, Changer) { return read, nil },
+		Log: slog.New(slog.DiscardHandler)}
+}
+
 func visits(t *testing.T, pages http.Handler, v signin.Visitor, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	request := httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
@@ -48,7 +54,7 @@ func rolesIn(workspaces ...string) signin.Visitor {
 func TestAVisitorWhoseWorkspacesDoNotExistIsToldSo(t *testing.T) {
 	t.Parallel()
 	read := &namesReader{}
-	pages := (&Site{Read: read, Log: slog.New(slog.DiscardHandler)}).Handler()
+	pages := newScoped(read).Handler()
 	answer := visits(t, pages, rolesIn("Nobody", "a\x00b", "\xff", "AAAAAAAA-0000-4000-8000-000000000001"), "/ui/items")
 	require.Equal(t, http.StatusForbidden, answer.Code)
 	require.Contains(t, answer.Body.String(), "None of the workspaces that you have a role in exists.")
@@ -86,7 +92,7 @@ func TestTheTopOfEachPageSaysWhoLooksAndWhatTheyMayDo(t *testing.T) {
 			{ID: "2", Name: "ö"}, {Name: "\x1b"}}},
 	} {
 		read := &namesReader{known: c.known}
-		pages := (&Site{Read: read, Log: slog.New(slog.DiscardHandler)}).Handler()
+		pages := newScoped(read).Handler()
 		answer := visits(t, pages, signin.Visitor{Name: "anna", Via: "oidc", Rights: c.rights}, "/ui/dead")
 		require.Contains(t, answer.Body.String(), "<span>anna</span> <small>"+words+"</small> <button>Sign out")
 	}
@@ -99,7 +105,7 @@ func granted(workspace string, confined bool) signin.Rights {
 func TestCornersAreKeptForAWhileAndAreFew(t *testing.T) {
 	t.Parallel()
 	read := &namesReader{known: []operate.WorkspaceName{{ID: id, Name: "a"}}}
-	site := &Site{Read: read, Log: slog.New(slog.DiscardHandler)}
+	site := newScoped(read)
 	pages := site.Handler()
 	for range 3 {
 		require.Equal(t, 200, visits(t, pages, rolesIn("first"), "/ui/dead").Code)

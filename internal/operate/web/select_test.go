@@ -33,7 +33,7 @@ func (f *fakeReader) KeyLimitsOf(_ context.Context, _, key string) ([]operate.Ke
 	return []operate.KeyLimit{{Key: key + hostile, MaxConcurrent: new(int)}}[:min(len(key), 1)], f.err
 }
 
-func (f *fakeReader) ChangesOf(ctx context.Context, _ operate.Item) ([]operate.Administered, error) {
+func (f *fakeReader) ChangesOf(ctx context.Context, _ int64) ([]operate.Administered, error) {
 	return f.Audit(ctx, operate.AuditFilter{}, 1)
 }
 

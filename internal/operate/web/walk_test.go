@@ -1,7 +1,16 @@
 package web
 
 import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,19 +20,30 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/signin"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // state is everything in the database that a visitor could change.
 func (m *tenants) state() string {
-	return sqltest.Scalar[string](m.Shop, `select concat_ws(E'\n',
-		(select string_agg(q::text, ';' order by q.id) from pgdispatch.workflow_execution_queue q),
-		(select string_agg(w::text, ';' order by w.id) from pgdispatch.workspaces w),
-		(select string_agg(s::text, ';') from pgdispatch.settings s),
-		(select string_agg(d::text, ';' order by d.item_id) from pgdispatch.dead_letter_marks d),
-		(select string_agg(s::text, ';' order by s.execution_id) from pgdispatch.stop_requests s),
-		(select string_agg(g::text, ';' order by g.id) from pgdispatch.signals g),
-		(select count(*) from pgdispatch.admin_log))`)
+	return m.stateOf("") + sqltest.Scalar[string](m.Shop, `select concat_ws(E'\n',
+		(select string_agg(s::text, ';') from pgdispatch.settings s), (select count(*) from pgdispatch.admin_log))`)
+}
+
+// stateOf is that of a workspace, or of all.
+func (m *tenants) stateOf(workspace string) string {
+	return sqltest.Scalar[string](m.Shop, `with of as (
+			select q.* from pgdispatch.workflow_execution_queue q where $1 in ('', q.workspace_id::text))
+		select concat_ws(E'\n',
+		(select string_agg(q::text, ';' order by q.id) from of q),
+		(select string_agg(w::text, ';' order by w.id) from pgdispatch.workspaces w where $1 in ('', w.id::text)),
+		(select string_agg(d::text, ';' order by d.item_id) from pgdispatch.dead_letter_marks d
+		 join of q on q.id = d.item_id),
+		(select string_agg(p::text, ';' order by p.item_id) from pgdispatch.parked_items p join of q on q.id = p.item_id),
+		(select string_agg(s::text, ';' order by s.execution_id) from pgdispatch.stop_requests s
+		 join of q on q.execution_id = s.execution_id),
+		(select string_agg(g::text, ';' order by g.id) from pgdispatch.signals g
+		 join of q on q.execution_id = g.execution_id))`, workspace)
 }
 
 func TestAVisitorOfAWorkspaceIsToldNothingOfAnother(t *testing.T) {
@@ -128,7 +148,7 @@ func TestCachedReadsAreNotSharedBetweenVisitorsOfDifferentWorkspaces(t *testing.
 	t.Parallel()
 	m := newTenants(t)
 	m.other()
-	pages := (&Site{Read: m.Bench, Change: m.Bench}).Acting()
+	pages := m.pages().Acting()
 	as := func(rights signin.Rights) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			pages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), signin.Visitor{Name: "anna", Rights: rights})))
@@ -149,52 +169,191 @@ func TestCachedReadsAreNotSharedBetweenVisitorsOfDifferentWorkspaces(t *testing.
 	}
 }
 
-func TestAConfinedReaderKnowsNothingOfOthers(t *testing.T) {
+// asked are calls of each method of Reader and Changer about these values. Those of other workspaces are as unknown as
+// values that do not exist.
+func asked(ctx context.Context, r Reader, c Changer, of map[string]string) map[string]func() (any, error) {
+	number := func(name string) int64 { n, _ := strconv.ParseInt(of[name], 10, 64); return n }
+	letter, waiting, workspace, execution := number("letter"), number("waiting"), of["workspace"], of["execution"]
+	both := []string{workspace}
+	return map[string]func() (any, error){
+		"Overview": func() (any, error) { return r.Overview(ctx) },
+		"ListWorkspaces": func() (any, error) {
+			return r.ListWorkspaces(ctx, of["name"], operate.ByOldest, nil, 10)
+		},
+		"WorkspacesNamed": func() (any, error) { return r.WorkspacesNamed(ctx, both, []string{of["name"]}, 10) },
+		"FindWorkspaces":  func() (any, error) { return r.FindWorkspaces(ctx, strings.ToUpper(workspace)) },
+		"ListItems": func() (any, error) {
+			return r.ListItems(ctx, operate.ItemFilter{}, "FAILED", both, of["flow"], 10)
+		},
+		"Items":      func() (any, error) { return r.Items(ctx, []int64{letter}, []string{execution}, true) },
+		"Failures":   func() (any, error) { return r.Failures(ctx, letter) },
+		"Signals":    func() (any, error) { return r.Signals(ctx, execution, nil, 10) },
+		"DeadGroups": func() (any, error) { return r.DeadGroups(ctx, 10) },
+		"DeadOfKind": func() (any, error) { return r.DeadOfKind(ctx, of["error"], both, nil, 10) },
+		"SearchDeadLetters": func() (any, error) {
+			found, _, err := r.SearchDeadLetters(ctx, operate.DeadFilter{Workspaces: both}, 100, 10)
+			return found, err
+		},
+		"WorkspaceDetail": func() (any, error) {
+			found, _, err := r.WorkspaceDetail(ctx, workspace)
+			return found, err
+		},
+		"Definitions":         func() (any, error) { return r.Definitions(ctx, workspace, 10) },
+		"CompleteDefinitions": func() (any, error) { return r.CompleteDefinitions(ctx, workspace, "", 10) },
+		"Plans":               func() (any, error) { return r.Plans(ctx) },
+		"CompleteWorkspaces":  func() (any, error) { return r.CompleteWorkspaces(ctx, of["name"], 10) },
+		"CompleteErrors":      func() (any, error) { return r.CompleteErrors(ctx, "", 10) },
+		"EndedItems":          func() (any, error) { return r.EndedItems(ctx, both) },
+		"Ahead":               func() (any, error) { return r.Ahead(ctx, waiting) },
+		"KeyLimitsOf":         func() (any, error) { return r.KeyLimitsOf(ctx, workspace, "key") },
+		"Activity":            func() (any, error) { return r.Activity(ctx, time.Hour) },
+		"WorkspaceActivity":   func() (any, error) { return r.WorkspaceActivity(ctx, workspace, time.Hour) },
+		"ChangesOf":           func() (any, error) { return r.ChangesOf(ctx, letter) },
+		"Settings":            func() (any, error) { return r.Settings(ctx) },
+		"Audit": func() (any, error) {
+			of, err := r.Audit(ctx, operate.AuditFilter{Subject: "workspace " + workspace}, 10)
+			if err != nil {
+				return nil, err
+			}
+			items, err := r.Audit(ctx, operate.AuditFilter{Subject: "items"}, 10)
+			return append(of, items...), err
+		},
+		"ChangeWorkspace": func() (any, error) {
+			return c.ChangeWorkspace(ctx, workspace, "me", "workspaces resume", operate.WorkspaceChange{Paused: new(false)})
+		},
+		"SetSettings": func() (any, error) { return c.SetSettings(ctx, new(7), nil, nil, "me") },
+		"CancelItems": func() (any, error) { return c.CancelItems(ctx, []int64{waiting}, "me") },
+		"RetryItems":  func() (any, error) { return c.RetryItems(ctx, []int64{waiting}, "me") },
+		"RequestStop": func() (any, error) {
+			return c.RequestStop(ctx, temporal.Stop{ExecutionID: of["runs"], How: "CANCEL", RequestedBy: "me"})
+		},
+		"Replay":    func() (any, error) { return c.Replay(ctx, execution, "me") },
+		"ReplayAll": func() (any, error) { return c.ReplayAll(ctx, []int64{letter}, "me") },
+		"Discard":   func() (any, error) { return c.Discard(ctx, []int64{letter}, "me") },
+		"ResendSignal": func() (any, error) {
+			sent, _, err := c.ResendSignal(ctx, number("signal"), "", "me")
+			return sent, err
+		},
+	}
+}
+
+// passing are durations until now.
+var passing = regexp.MustCompile(`_ns":[0-9]+`)
+
+func TestAStoreWithinAWorkspaceKnowsAndChangesNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	m := newTenants(t)
 	theirs := m.other()
-	_, err := m.SetSettings(t.Context(), new(7), nil, nil, "boss")
-	require.NoError(t, err)
-	letter, err := strconv.ParseInt(theirs["letter"], 10, 64)
-	require.NoError(t, err)
-	waiting, err := strconv.ParseInt(theirs["waiting"], 10, 64)
-	require.NoError(t, err)
-	item := operate.Item{ID: letter, ExecutionID: theirs["execution"]}
-	c, ctx, id := confined{m.Bench, map[string]bool{m.mine: true}, []operate.WorkspaceName{{ID: m.mine, Name: "Mine"}}},
-		t.Context(), theirs["workspace"]
-	for _, workspaces := range [][]string{nil, {id}, {m.mine, id}} {
-		letters, _, err := c.SearchDeadLetters(ctx, operate.DeadFilter{Workspaces: workspaces}, 100, 10)
-		require.NoError(t, err)
-		require.NotContains(t, letters, letter)
-		page, err := c.ListItems(ctx, operate.ItemFilter{}, "", workspaces, "rivalflow", 10)
-		require.NoError(t, err)
-		require.Empty(t, page.Items)
-		rows, err := c.ListWorkspacesOf(ctx, workspaces, "rival", operate.ByName, nil, 10)
-		require.NoError(t, err)
-		require.Empty(t, rows)
-		o, err := c.OverviewOf(ctx, workspaces)
-		require.NoError(t, err)
-		require.LessOrEqual(t, o.Depth.Dispatched, int64(1))
-		ofKind, err := c.DeadOfKind(ctx, "rival-failed", workspaces, nil, 10)
-		require.NoError(t, err)
-		require.Empty(t, ofKind)
+	m.Execute(`insert into pgdispatch.limits (workspace_id, key, max_concurrent)
+		values (null, 'key', 1), ($1::uuid, 'key', 1)`, theirs["workspace"])
+	m.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
+		select workspace_id, id, now() - interval '1 hour' from pgdispatch.workflow_definitions
+		where workspace_id = $1::uuid`, theirs["workspace"])
+	m.Execute(`insert into pgdispatch.workspace_activity (at, workspace_id, started)
+		values (date_bin('5 minutes', now(), 'epoch'), $1::uuid, 7777)`, theirs["workspace"])
+	m.Execute(`insert into pgdispatch.signals (execution_id, name) values ($1::uuid, 'rival signal')`, theirs["execution"])
+	m.Execute(`insert into pgdispatch.admin_log (who, action, subject, details)
+		values ('rival', 'items retry', 'items', jsonb_build_object('items', jsonb_build_array($1::text::bigint)))`,
+		theirs["letter"])
+	methods := []string{}
+	for _, kind := range []reflect.Type{reflect.TypeFor[Reader](), reflect.TypeFor[Changer]()} {
+		for n := range kind.NumMethod() {
+			methods = append(methods, kind.Method(n).Name)
+		}
 	}
-	for what, read := range map[string]func() (any, error){
-		"definitions":  func() (any, error) { return c.Definitions(ctx, id, 10) },
-		"flows":        func() (any, error) { return c.CompleteDefinitions(ctx, id, "", 10) },
-		"failures":     func() (any, error) { return c.Failures(ctx, letter) },
-		"items":        func() (any, error) { return c.Items(ctx, []int64{letter}, []string{item.ExecutionID}, false) },
-		"changes":      func() (any, error) { return c.ChangesOf(ctx, item) },
-		"minutes":      func() (any, error) { return c.Activity(ctx, time.Hour) },
-		"settings":     func() (any, error) { return c.Audit(ctx, operate.AuditFilter{Subject: "settings"}, 10) },
-		"audit":        func() (any, error) { return c.Audit(ctx, operate.AuditFilter{}, 10) },
-		"workspace":    func() (any, error) { return c.Audit(ctx, operate.AuditFilter{Subject: "workspace " + id}, 10) },
-		"names":        func() (any, error) { return c.WorkspacesNamed(ctx, []string{id}, []string{"Rival"}, 10) },
-		"by beginning": func() (any, error) { return c.CompleteWorkspaces(ctx, "R", 10) },
-		"ahead":        func() (any, error) { n, err := c.Ahead(ctx, waiting); return make([]int, n), err },
+	before := m.state()
+	for _, scope := range [][]string{{m.mine}, {}} {
+		within := m.store().Within(scope)
+		known, unknowns := asked(t.Context(), within, within, theirs), asked(t.Context(), within, within, unknown)
+		require.ElementsMatch(t, methods, slices.Collect(maps.Keys(known)), "each method is called")
+		for name, call := range known {
+			got, err := call()
+			want, wantErr := unknowns[name]()
+			require.Equal(t, fmt.Sprint(wantErr), fmt.Sprint(err), name)
+			gotText, err := json.Marshal(got)
+			require.NoError(t, err)
+			wantText, err := json.Marshal(want)
+			require.NoError(t, err)
+			require.Equal(t, passing.ReplaceAllString(string(wantText), ""), passing.ReplaceAllString(string(gotText), ""),
+				name)
+			require.NotContains(t, strings.ToLower(string(gotText)), "rival", name)
+		}
+	}
+	require.Equal(t, before, m.state(), "nothing was changed")
+	all := m.store()
+	for n := range reflect.TypeFor[Reader]().NumMethod() {
+		name := reflect.TypeFor[Reader]().Method(n).Name
+		got, err := asked(t.Context(), all, all, theirs)[name]()
+		require.NoError(t, err, name)
+		require.NotEmpty(t, got, "%s of all workspaces finds what %v has", name, theirs["name"])
+	}
+}
+
+func TestBulkFormsThatNameItemsOfSeveralWorkspacesChangeThoseOfOne(t *testing.T) {
+	t.Parallel()
+	m := newTenants(t)
+	theirs := m.other()
+	of := func(status string) string {
+		return sqltest.Scalar[string](m.Shop, `select id::text from pgdispatch.workflow_execution_queue
+			where workspace_id = $1::uuid and status = $2`, m.mine, status)
+	}
+	forms := []struct{ path, done string }{
+		{"/ui/items/selected/retry", "1 item due now"}, {"/ui/items/selected/cancel", "1 item cancelled"},
+		{"/ui/dead/discard", "1 dead letter discarded"}, {"/ui/items/selected/replay", "0 items replayed"},
+		{"/ui/dead/replay", "0 dead letters replayed"},
+	}
+	items := "?items=" + strings.Join([]string{of("FAILED"), of("PENDING"), of("DISPATCHED"), theirs["letter"],
+		theirs["waiting"], theirs["running"]}, ",")
+	rivals := func() string { return m.stateOf(theirs["workspace"]) }
+	before, all := rivals(), m.state()
+	viewer := m.site(signin.Rights{Confined: true, Grants: []signin.Grant{{Workspace: "Mine"}}})
+	for _, form := range forms {
+		require.Regexp(t, "^403 ", ask(t, viewer, "POST", form.path+items, nil), form.path)
+	}
+	require.Equal(t, all, m.state(), "a viewer changes nothing")
+	for _, operator := range []signin.Rights{
+		{Confined: true, Grants: []signin.Grant{{Workspace: "Mine", Operator: true}}},
+		{Grants: []signin.Grant{{Workspace: "Mine", Operator: true}}}, // and a viewer of all
 	} {
-		got, err := read()
-		require.NoError(t, err, what)
-		require.Empty(t, got, what)
+		pages := m.site(operator)
+		for n, form := range forms {
+			answer := ask(t, pages, "POST", form.path+items, nil)
+			require.Regexp(t, "^200 ", answer, form.path)
+			if operator.Confined {
+				require.Contains(t, answer, form.done, n)
+			}
+			require.Equal(t, before, rivals(), form.path)
+		}
+	}
+}
+
+func TestALiveStreamOfAWorkspaceIsSilentAboutAnother(t *testing.T) {
+	t.Parallel()
+	m := newTenants(t)
+	server := httptest.NewServer(m.site(signin.Rights{Confined: true, Grants: []signin.Grant{{Workspace: "Mine"}}}))
+	defer server.Close()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/ui/live", nil)
+	require.NoError(t, err)
+	answer, err := server.Client().Do(request)
+	require.NoError(t, err)
+	defer func() { _ = answer.Body.Close() }()
+	lines := bufio.NewScanner(answer.Body)
+	event := func() (text string) {
+		t.Helper()
+		for lines.Scan() {
+			if lines.Text() == "" {
+				return text
+			}
+			text += lines.Text() + "\n"
+		}
+		require.NoError(t, lines.Err())
+		return text
+	}
+	require.Contains(t, event(), "mine is parked")
+	m.other()
+	m.Execute("update pgdispatch.parked_items set error = 'mine waits' where error like 'mine%'")
+	for later := ""; !strings.Contains(later, "mine waits"); {
+		later = event()
+		require.NotContains(t, strings.ToLower(later), "rival")
 	}
 }

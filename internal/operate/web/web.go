@@ -22,14 +22,11 @@ import (
 const Prefix = "/ui/"
 
 // Reader is the read model. The cost of each method is bounded, regardless of the size of the tables. Nil workspaces
-// are all workspaces.
+// are all that are in the scope of the store.
 type Reader interface {
 	Overview(ctx context.Context) (operate.Overview, error)
-	OverviewOf(ctx context.Context, workspaces []string) (operate.Overview, error)
 	ListWorkspaces(ctx context.Context, search string, by operate.WorkspaceOrder, after *operate.WorkspaceKey,
 		atMost int) ([]operate.WorkspaceRow, error)
-	ListWorkspacesOf(ctx context.Context, workspaces []string, search string, by operate.WorkspaceOrder,
-		after *operate.WorkspaceKey, atMost int) ([]operate.WorkspaceRow, error)
 	WorkspacesNamed(ctx context.Context, ids, names []string, atMost int) ([]operate.WorkspaceName, error)
 	FindWorkspaces(ctx context.Context, idOrName string) ([]operate.WorkspaceName, error)
 	ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces []string, definition string,
@@ -37,7 +34,7 @@ type Reader interface {
 	Items(ctx context.Context, items []int64, executions []string, withParams bool) ([]operate.Item, error)
 	Failures(ctx context.Context, item int64) ([]operate.Failure, error)
 	Signals(ctx context.Context, executionID string, states []string, atMost int) ([]operate.Signal, error)
-	DeadGroups(ctx context.Context, workspaces []string, atMost int) ([]operate.DeadGroup, error)
+	DeadGroups(ctx context.Context, atMost int) ([]operate.DeadGroup, error)
 	DeadOfKind(ctx context.Context, kind string, workspaces []string, after *operate.DeadKey, atMost int) ([]int64, error)
 	SearchDeadLetters(ctx context.Context, filter operate.DeadFilter, newest, atMost int) ([]int64, *operate.DeadKey,
 		error)
@@ -52,7 +49,7 @@ type Reader interface {
 	KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]operate.KeyLimit, error)
 	Activity(ctx context.Context, back time.Duration) ([]operate.Minute, error)
 	WorkspaceActivity(ctx context.Context, id string, back time.Duration) ([]operate.Stretch, error)
-	ChangesOf(ctx context.Context, item operate.Item) ([]operate.Administered, error)
+	ChangesOf(ctx context.Context, item int64) ([]operate.Administered, error)
 	Settings(ctx context.Context) (operate.Settings, error)
 	Audit(ctx context.Context, f operate.AuditFilter, atMost int) ([]operate.Administered, error)
 }
@@ -62,6 +59,8 @@ type Site struct {
 	Read Reader
 	// Change is used only by Acting.
 	Change Changer
+	// Within returns Read and Change within the workspaces with these IDs, for visitors with roles in some. Nil are all.
+	Within func(seen, changed []string) (Reader, Changer)
 	// TemporalUI is the URL of Temporal's web interface. If empty, items have no links to it.
 	TemporalUI string
 	Log        *slog.Logger
@@ -77,6 +76,13 @@ type Site struct {
 	whole    *Site
 	confined bool
 	role     string
+}
+
+// New returns the site of these stores.
+func New(read, change *operate.Store) *Site {
+	return &Site{Read: read, Change: change, Within: func(seen, changed []string) (Reader, Changer) {
+		return read.Within(seen), change.Within(changed)
+	}}
 }
 
 // bounds returns the site whose turns bound this one.

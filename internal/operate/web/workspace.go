@@ -150,6 +150,9 @@ func (v visit) changeTyped(r *http.Request, who, field string, c operate.Workspa
 
 func (v visit) changeWorkspace(r *http.Request, who, command string, c operate.WorkspaceChange) (next, error) {
 	w, err := v.findWorkspace(r)
+	if err == nil && !v.acts.in(w.ID) {
+		err = onlyViewed
+	}
 	if err != nil {
 		return next{}, err
 	}

@@ -101,7 +101,7 @@ func (b *backlog) look(ctx context.Context, t *Turn) error {
 		"oldest":     {list("", operate.ByOldest)},
 		"workspaces": {list("", operate.ByName), list("", operate.ByRunning), list("", operate.ByFailures)},
 		"search":     {list("nobody", operate.ByName), list("9", operate.ByOldest), list("9", operate.ByFailures)},
-		"dead":       {func() error { _, err := spectator.DeadGroups(ctx, nil, 50); return err }},
+		"dead":       {func() error { _, err := spectator.DeadGroups(ctx, 50); return err }},
 	}
 	for _, status := range []string{"", "PENDING", "DISPATCHED", "COMPLETED", "FAILED"} {
 		reads["items"] = append(reads["items"], func() error {

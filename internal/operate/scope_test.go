@@ -1,6 +1,10 @@
 package operate_test
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,7 +58,7 @@ func TestAnOverviewOfSomeWorkspacesCountsTheirItemsOnly(t *testing.T) {
 	t.Parallel()
 	b, mine, other := twoTenants(t)
 	for workspaces, n := range map[string]int64{mine: 1, other: 3, mine + " " + other: 4, "": 0} {
-		o, err := b.OverviewOf(t.Context(), strings.Fields(workspaces))
+		o, err := b.Within(strings.Fields(workspaces)).Overview(t.Context())
 		require.NoError(t, err)
 		d := o.Depth
 		require.Equal(t, []int64{n, n, n, n, n, n}, []int64{d.Pending, d.Claimed, d.Dispatched, d.DeadLetters, d.Failing,
@@ -66,7 +70,7 @@ func TestAnOverviewOfSomeWorkspacesCountsTheirItemsOnly(t *testing.T) {
 		require.Empty(t, o.Minutes)
 		require.Equal(t, n == 0, d.OldestWaiting == nil)
 	}
-	o, err := b.OverviewOf(t.Context(), []string{mine})
+	o, err := b.Within([]string{mine}).Overview(t.Context())
 	require.NoError(t, err)
 	require.Less(t, o.Depth.OldestWaiting.Minutes(), 30.0, "it is not that of the other")
 	require.Contains(t, o.Depth.ParkedFirst, mine)
@@ -86,7 +90,7 @@ func TestListsOfSomeWorkspacesHaveNoOthers(t *testing.T) {
 		var names []string
 		var after *operate.WorkspaceKey
 		for {
-			page, err := b.ListWorkspacesOf(t.Context(), []string{mine, other, empty}, "", by, after, 1)
+			page, err := b.Within([]string{mine, other, empty}).ListWorkspaces(t.Context(), "", by, after, 1)
 			require.NoError(t, err)
 			if len(page) == 0 {
 				break
@@ -95,19 +99,19 @@ func TestListsOfSomeWorkspacesHaveNoOthers(t *testing.T) {
 			after = new(page[0].Key())
 		}
 		require.Equal(t, want, strings.Join(names, " "), by)
-		rows, err := b.ListWorkspacesOf(t.Context(), []string{mine, empty}, "O", by, nil, 10)
+		rows, err := b.Within([]string{mine, empty}).ListWorkspaces(t.Context(), "O", by, nil, 10)
 		require.NoError(t, err)
 		require.Equal(t, []string{"nothing"}, namesOf(rows), by)
 	}
 	whole, err := b.ListWorkspaces(t.Context(), "mine", operate.ByName, nil, 10)
 	require.NoError(t, err)
-	rows, err := b.ListWorkspacesOf(t.Context(), []string{mine}, "", operate.ByName, nil, 10)
+	rows, err := b.Within([]string{mine}).ListWorkspaces(t.Context(), "", operate.ByName, nil, 10)
 	require.NoError(t, err)
 	require.NotNil(t, rows[0].OldestWaiting)
 	whole[0].OldestWaiting, rows[0].OldestWaiting = nil, nil
 	require.Equal(t, whole, rows, "with the same figures")
 
-	groups, err := b.DeadGroups(t.Context(), []string{mine}, 10)
+	groups, err := b.Within([]string{mine}).DeadGroups(t.Context(), 10)
 	require.NoError(t, err)
 	require.Len(t, groups, 1)
 	require.Equal(t, []int64{1, 1}, []int64{groups[0].Items, groups[0].Workspaces})
@@ -133,4 +137,43 @@ func TestWorkspacesAreNamedByIDOrName(t *testing.T) {
 	found, err = b.WorkspacesNamed(t.Context(), nil, []string{"Ünï, çø \"x\""}, 10)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
+}
+
+// unscoped are the statements that are not given the scope of a Store, by the reason.
+var unscoped = map[string]string{
+	"they are the same for all workspaces": "replicas settings_get tier_list",
+	"a store within some workspaces does not execute them": "activity_read limits_in_use queue_depth retention_set " +
+		"settings_set",
+	"a position among the failures of all workspaces, from which dead_find goes on in scope": "dead_horizon",
+	"only the command line executes them": `dead_known definition_create definition_version definitions item_enqueue
+		item_enqueue_key item_find item_purge items_enqueue items_open limit_remove limit_set listen_ended names_near
+		signal_send workspace_create workspace_list workspace_statistics`,
+}
+
+func TestAStoreGivesItsScopeToEveryStatement(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	verbs, without := regexp.MustCompile(`sql\.Text\("(\w+)"\)`), []string{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, function := range strings.Split(string(text), "\nfunc ") {
+			if strings.HasSuffix(path, "_test.go") || strings.Contains(function, "s.Scope") ||
+				strings.Contains(function, "s.scoped(") {
+				continue
+			}
+			for _, verb := range verbs.FindAllStringSubmatch(function, -1) {
+				if !strings.HasPrefix(verb[1], "doctor_") {
+					without = append(without, verb[1])
+				}
+			}
+		}
+	}
+	slices.Sort(without)
+	var reasoned []string
+	for _, statements := range unscoped {
+		reasoned = append(reasoned, strings.Fields(statements)...)
+	}
+	require.ElementsMatch(t, reasoned, slices.Compact(without))
 }
