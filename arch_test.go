@@ -36,21 +36,22 @@ const (
 
 // edges lists all imports between the product's packages. A new one is a decision.
 var edges = map[string][]string{
-	"claim":            {"claim/schedule", "internal/postgres", "internal/temporal", "sql"},
-	"claim/schedule":   nil, // pure
-	"cmd/pgdispatch":   {"internal/config", "internal/logging", "internal/operate/cli", "internal/replica"},
-	"complete":         {"internal/attempt", "internal/postgres", "internal/serve", "internal/temporal", "sql"},
-	"dispatch":         {"claim", "dispatch/engine", "internal/attempt", "internal/postgres"},
-	"dispatch/engine":  nil,
-	"docs/clients":     nil,
-	"finish":           {"internal/temporal"}, // for workers: as few dependencies as possible
-	"internal/admin":   {"internal/serve", "internal/signin"},
-	"internal/attempt": nil,
-	"internal/config":  {"internal/postgres", "internal/temporal"},
-	"internal/local":   nil,
-	"internal/logging": {"internal/postgres"},
-	"internal/logtest": nil,
-	"internal/operate": {"internal/postgres", "internal/temporal", "notify", "sql"},
+	"claim":               {"claim/schedule", "internal/postgres", "internal/temporal", "sql"},
+	"claim/schedule":      nil, // pure
+	"cmd/pgdispatch":      {"internal/config", "internal/logging", "internal/operate/cli", "internal/replica"},
+	"complete":            {"internal/attempt", "internal/postgres", "internal/serve", "internal/temporal", "sql"},
+	"dispatch":            {"claim", "dispatch/engine", "internal/attempt", "internal/postgres"},
+	"dispatch/engine":     nil,
+	"docs/clients":        nil,
+	"finish":              {"internal/temporal"}, // for workers: as few dependencies as possible
+	"internal/admin":      {"internal/serve", "internal/signin"},
+	"internal/attempt":    nil,
+	"internal/config":     {"internal/postgres", "internal/temporal"},
+	"internal/goldentest": nil,
+	"internal/local":      nil,
+	"internal/logging":    {"internal/postgres"},
+	"internal/logtest":    nil,
+	"internal/operate":    {"internal/postgres", "internal/temporal", "notify", "sql"},
 	"internal/operate/cli": {"internal/config", "internal/operate", "internal/operate/doctor", "internal/operate/view",
 		"internal/postgres", "internal/temporal", "sql/migrate"},
 	"internal/operate/doctor": {"internal/config", "internal/local", "internal/operate", "internal/operate/view",
@@ -104,12 +105,14 @@ func TestTestCodeStaysOutOfTheBinary(t *testing.T) {
 		require.NotContains(t, dependency, "sqltest")
 		require.NotContains(t, dependency, "storetest")
 		require.NotContains(t, dependency, "logtest")
+		require.NotContains(t, dependency, "goldentest")
 		require.NotContains(t, dependency, "signintest")
 		require.NotContains(t, dependency, "go.temporal.io/server")
 	}
 	// Temporal's SDK imports testify itself; pgdispatch's own packages do not.
 	for _, line := range goList(t, `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
-		if !strings.HasPrefix(line, module+"/sql/sqltest ") && !strings.HasPrefix(line, module+"/internal/storetest ") {
+		name, _, _ := strings.Cut(strings.TrimPrefix(line, module+"/"), " ")
+		if !slices.Contains([]string{"sql/sqltest", "internal/storetest", "internal/goldentest"}, name) {
 			require.NotContains(t, line, "testify")
 			require.NotContains(t, strings.Fields(line), "testing")
 		}

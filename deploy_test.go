@@ -3,7 +3,6 @@ package pgdispatch_test
 import (
 	"bytes"
 	"encoding/pem"
-	"flag"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -18,13 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/goldentest"
 )
 
 // drainMargin is the time between the end of a replica's drain and its exit; docs/settings.md promises five seconds.
 const drainMargin = 5 * time.Second
-
-// update rewrites what is generated from the alerts.
-var update = flag.Bool("update", false, "rewrite generated files")
 
 // readRunConfig reads the configuration of `run` from variables.
 func readRunConfig(variables map[string]string) (config.Config, error) {
@@ -131,10 +128,7 @@ func generatedAlerts(t *testing.T) map[string]string {
 func TestOperatorsRulePagesForTheSameAlerts(t *testing.T) {
 	t.Parallel()
 	for name, want := range generatedAlerts(t) {
-		if *update {
-			require.NoError(t, os.WriteFile(filepath.Join("deploy", name), []byte(want), 0o644))
-		}
-		require.Equal(t, want, readDeploy(t, name), "go test . -run Page -update rewrites it")
+		goldentest.Require(t, "deploy/"+name, want)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/goldentest"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -21,19 +22,7 @@ const (
 func TestLifecycleDiagram(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	path := filepath.Join("..", "docs", "contributing", "design.md")
-	page, err := os.ReadFile(path)
-	require.NoError(t, err)
-	before, rest, found := strings.Cut(string(page), beginGenerated)
-	require.True(t, found, "design.md has lost its marker")
-	_, after, found := strings.Cut(rest, endGenerated)
-	require.True(t, found, "design.md has lost its end marker")
-	want := before + beginGenerated + diagram(f) + endGenerated + after
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
-		return
-	}
-	require.Equal(t, want, string(page), "go test ./sql -run TestLifecycleDiagram -update rewrites the diagram")
+	goldentest.RequirePart(t, "../docs/contributing/design.md", beginGenerated, endGenerated, diagram(f))
 }
 
 // diagram draws may_move, and labels each arrow with the statements whose headers declare it.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/goldentest"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -58,7 +59,7 @@ select object || ': ' || lower(string_agg(privilege, ', ' order by privilege)) f
 func TestEveryRoleMayDoWhatTheGoldenFileSays(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	if !*update {
+	if !goldentest.Updating() {
 		golden, err := os.ReadFile(filepath.Join("..", "testdata", "privileges.golden"))
 		require.NoError(t, err)
 		for _, object := range all[string](f, objects) {
@@ -72,7 +73,7 @@ func TestEveryRoleMayDoWhatTheGoldenFileSays(t *testing.T) {
 	for _, role := range roles {
 		text += "\n## " + role + "\n" + strings.Join(all[string](f, privileges, "pgdispatch_"+role), "\n") + "\n"
 	}
-	requireGolden(t, "privileges.golden", text)
+	goldentest.Require(t, "../testdata/privileges.golden", text)
 }
 
 func TestNothingIsGrantedToEverybody(t *testing.T) {
@@ -115,7 +116,7 @@ func TestEveryRoleExecutesTheStatementsOfTheGoldenFile(t *testing.T) {
 		}
 		text += line + "\n"
 	}
-	requireGolden(t, "statements.golden", text)
+	goldentest.Require(t, "../testdata/statements.golden", text)
 }
 
 // mayExecute reports whether no statement of the verb was denied, in a transaction that is rolled back.

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/goldentest"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -68,7 +69,7 @@ order by 1`
 func TestSchemaIsWhatItsGoldenFileSays(t *testing.T) {
 	t.Parallel()
 	f := open(t)
-	requireGolden(t, "schema.golden", strings.Join(all[string](f, catalogue), "\n")+"\n")
+	goldentest.Require(t, "../testdata/schema.golden", strings.Join(all[string](f, catalogue), "\n")+"\n")
 }
 
 func TestDownAndUpAgainGivesTheSameSchema(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/goldentest"
 )
 
 const (
@@ -52,18 +54,7 @@ func TestThePageOfSQLSTATEsHasEveryErrorThatIsRaised(t *testing.T) {
 	for _, r := range refusals(open(t)) {
 		table += fmt.Sprintf("| `%s` | %s | %s |\n", r.code, r.message, r.hint)
 	}
-	page, err := os.ReadFile(sqlstatesPage)
-	require.NoError(t, err)
-	before, rest, found := strings.Cut(string(page), beginSQLSTATEs)
-	require.True(t, found)
-	_, after, found := strings.Cut(rest, endSQLSTATEs)
-	require.True(t, found)
-	want := before + beginSQLSTATEs + table + endSQLSTATEs + after
-	if *update {
-		require.NoError(t, os.WriteFile(sqlstatesPage, []byte(want), 0o644))
-		return
-	}
-	require.Equal(t, want, string(page), "make golden rewrites it")
+	goldentest.RequirePart(t, sqlstatesPage, beginSQLSTATEs, endSQLSTATEs, table)
 }
 
 func TestEveryErrorIsSeenByATest(t *testing.T) {

@@ -3,22 +3,19 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"flag"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/goldentest"
 	"github.com/pgdispatch/pgdispatch/internal/operate/cli"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 )
-
-var update = flag.Bool("update", false, "rewrite docs/cli.md and the table of docs/settings.md")
 
 const cliPage = "../../docs/cli.md"
 
@@ -73,12 +70,7 @@ func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 			fmt.Fprintf(&page, "\n```sh\n%s\n```\n", command.Example)
 		}
 	}
-	if *update {
-		require.NoError(t, os.WriteFile(cliPage, []byte(page.String()), 0o644))
-	}
-	written, err := os.ReadFile(cliPage)
-	require.NoError(t, err)
-	require.Equal(t, string(written), page.String(), "go test ./cmd/pgdispatch -run Page -update rewrites docs/cli.md")
+	goldentest.Require(t, cliPage, page.String())
 }
 
 // isSetting reports whether docs/settings.md has a flag, or it names the file of settings.

@@ -1,16 +1,14 @@
 package config
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-var update = flag.Bool("update", false, "rewrite the table of docs/settings.md")
+	"github.com/pgdispatch/pgdispatch/internal/goldentest"
+)
 
 const (
 	settingsPage   = "../../docs/settings.md"
@@ -31,16 +29,5 @@ func TestThePageOfSettingsHasEveryOption(t *testing.T) {
 		require.Equal(t, o.Flag, strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(o.Variable, "PGDISPATCH_")), "_", "-"))
 		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", o.Variable, fallback, o.Usage)
 	}
-	text, err := os.ReadFile(settingsPage)
-	require.NoError(t, err)
-	before, rest, found := strings.Cut(string(text), settingsBegin)
-	require.True(t, found)
-	written, after, found := strings.Cut(rest, settingsFinish)
-	require.True(t, found)
-	if *update {
-		page := before + settingsBegin + table.String() + settingsFinish + after
-		require.NoError(t, os.WriteFile(settingsPage, []byte(page), 0o644))
-		return
-	}
-	require.Equal(t, table.String(), written, "go test ./internal/config -run Page -update rewrites docs/settings.md")
+	goldentest.RequirePart(t, settingsPage, settingsBegin, settingsFinish, table.String())
 }

@@ -3,20 +3,17 @@ package telemetry
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/goldentest"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/stretchr/testify/require"
 )
-
-var update = flag.Bool("update", false, "rewrite the table of docs/metrics.md")
 
 const (
 	tableBegins = "<!-- The table is generated from internal/telemetry/catalogue.go: make golden -->\n"
@@ -45,18 +42,7 @@ func table() string {
 
 func TestTheReferenceHasEveryMetric(t *testing.T) {
 	t.Parallel()
-	const path = "../../docs/metrics.md"
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	before, rest, found := strings.Cut(string(text), tableBegins)
-	require.True(t, found)
-	is, after, found := strings.Cut(rest, tableEnds)
-	require.True(t, found)
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(before+tableBegins+table()+tableEnds+after), 0o600))
-		return
-	}
-	require.Equal(t, table(), is, "run make golden")
+	goldentest.RequirePart(t, "../../docs/metrics.md", tableBegins, tableEnds, table())
 }
 
 func TestEveryMetricIsDescribedInFull(t *testing.T) {

@@ -2,32 +2,17 @@ package view
 
 import (
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/goldentest"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/stretchr/testify/require"
 )
 
 var unpainted = regexp.MustCompile("\x1b\\[[0-9;]*m")
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-func requireGolden(t *testing.T, name, text string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-	}
-	golden, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, string(golden), text, "go test ./view -update rewrites %s; read the difference first", name)
-}
 
 func ptr[T any](value T) *T { return &value }
 
@@ -81,7 +66,7 @@ func TestTheScreenShowsEverything(t *testing.T) {
 		"empty.golden": {At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC),
 			Overview: operate.Overview{Depth: operate.Depth{MaxClaims: 100, DeadLettersExact: true}}},
 	} {
-		requireGolden(t, name, strings.Join(screen.Lines(Style{}), "\n")+"\n")
+		goldentest.Require(t, "testdata/"+name, strings.Join(screen.Lines(Style{}), "\n")+"\n")
 	}
 }
 
