@@ -18,7 +18,8 @@ select pg_try_advisory_lock(pgdispatch.gate_key() + 1)
 
 -- name: gate_leave
 -- writes the gate
--- Leaves duty; nobody notifies. The gate is set before the unlock, so that the next on duty has the last word.
+-- Leaves duty and opens the gate, so that nobody notifies. The gate is set before the unlock: otherwise this statement
+-- could overwrite what the next on duty sets.
 select case setval('pgdispatch.gate', 2) when 2 then pg_advisory_unlock(pgdispatch.gate_key() + 1) end
 
 -- name: gate_shut
