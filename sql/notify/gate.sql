@@ -6,7 +6,7 @@ current_setting('pgdispatch.notify', true) is distinct from 'off'
            and not (pg_try_advisory_xact_lock_shared(pgdispatch.gate_key()) and coalesce(pg_sequence_last_value('pgdispatch.gate'), 2) = 2)
            and {{ template "room" }}
 {{ end }}
-{{- /* Whether the notification queue of the cluster has room. The bound is that of notify/queue.go. */ -}}
+{{- /* Whether the notification queue of the cluster has room. The bound is notify.QueueBound. */ -}}
 {{ define "room" -}}
 pg_notification_queue_usage() < 0.1
 {{ end }}
