@@ -44,9 +44,10 @@ type Item struct {
 	Namespace        string
 	WorkflowType     string
 	TaskQueue        string
+	Input            temporal.Input
 	ExecutionTimeout time.Duration // zero means no timeout
 	NodeIDs          []byte        `db:"-"` // a JSON array of strings, as stored; shared with other items
-	Params           []byte        // a JSON object, as stored; never decoded
+	Params           []byte        // JSON, as stored
 	Traceparent      string        // empty if there is none
 	StartOptions     []byte        // a JSON object: the definition's, with the item's own fields; nil if there are none
 	LimitKey         string        // empty if there is none

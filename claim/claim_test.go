@@ -48,6 +48,7 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 		Namespace:        "shop",
 		WorkflowType:     "Order",
 		TaskQueue:        "orders",
+		Input:            "envelope",
 		ExecutionTimeout: 32*24*time.Hour + 3500*time.Millisecond,
 		NodeIDs:          []byte(`["n1", "n2"]`),
 		Params: []byte(

@@ -131,7 +131,7 @@ func ownOfOperators(verb string, id int64, execution string) [][]any {
 	case "limit_set":
 		return [][]any{{nil, "k", true, 1, true, []int{1}, []time.Duration{time.Second}, "me"}}
 	case "definition_create":
-		return [][]any{{nobody, "report", "Report", "reports", nil, nil, nil, `{"nodes": []}`, "me"}}
+		return [][]any{{nobody, "report", "Report", "reports", nil, nil, nil, `{"nodes": []}`, "me", nil, nil, nil}}
 	case "definition_version":
 		return [][]any{{nobody, `{"nodes": []}`, "me"}}
 	case "workspace_create":

@@ -191,6 +191,7 @@ type claimRow struct {
 	WorkflowDefinitionVersionID *string
 	Namespace                   *string
 	WorkflowType, TaskQueue     *string
+	Input                       string
 	ExecutionTimeout            *time.Duration
 	NodeIDs                     *string
 	Params, Traceparent         *string
@@ -270,8 +271,8 @@ func rowOf(i claim.Item) claimRow {
 		ID: &i.ID, LeaseToken: &i.Token, ExecutionID: &i.ExecutionID, WorkspaceID: &i.WorkspaceID,
 		WorkflowDefinitionID: &i.WorkflowDefinitionID, WorkflowDefinitionVersionID: some(i.WorkflowDefinitionVersionID),
 		Namespace: some(i.Namespace), WorkflowType: some(i.WorkflowType), TaskQueue: some(i.TaskQueue),
-		ExecutionTimeout: some(i.ExecutionTimeout),
-		NodeIDs:          some(nodes), Params: &params, Traceparent: some(i.Traceparent),
+		Input: string(i.Input), ExecutionTimeout: some(i.ExecutionTimeout),
+		NodeIDs: some(nodes), Params: &params, Traceparent: some(i.Traceparent),
 		AttemptCount: &i.AttemptCount, FailureCount: &i.FailureCount, MaxAttempts: some(i.MaxAttempts),
 		Unanswered: &i.Unanswered, UnansweredFor: &i.UnansweredFor, Problem: some(string(i.Problem)),
 		Waited: &i.Waited,

@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -63,6 +65,9 @@ type NewDefinition struct {
 	MaxAttempts      int            // zero means 3
 	ExecutionTimeout *time.Duration // nil means none
 	Graph            json.RawMessage
+	Input            temporal.Input // empty means an envelope
+	LimitKey         string         // of items without one; empty means none
+	LimitKeyParam    string         // the field of params with the limit key of items without one; empty means none
 }
 
 // Check refuses what the table would refuse, with the flag to correct.
@@ -81,6 +86,19 @@ func (d NewDefinition) Check() error {
 			return fmt.Errorf("%s is %.80q: it must have 1 to %d bytes and no control characters", flag, id,
 				maxTemporalID)
 		}
+	}
+	if d.Input != "" && !d.Input.IsKnown() {
+		return fmt.Errorf("--input is %.80q: it must be envelope, params, args or payloads", d.Input)
+	}
+	for flag, key := range map[string]string{"--limit-key": d.LimitKey, "--limit-key-param": d.LimitKeyParam} {
+		if key != "" {
+			if err := CheckName(flag, key); err != nil {
+				return err
+			}
+		}
+	}
+	if d.LimitKey != "" && d.LimitKeyParam != "" {
+		return errors.New("--limit-key and --limit-key-param exclude each other: leave one out")
 	}
 	if d.MaxAttempts < 1 || d.MaxAttempts > maxTries {
 		return fmt.Errorf("--max-attempts is %d: it must be a whole number from 1 to %d", d.MaxAttempts, maxTries)
@@ -104,7 +122,8 @@ func CheckName(what, name string) error {
 func (s *Store) CreateDefinition(ctx context.Context, d NewDefinition, who string) (string, error) {
 	made, err := postgres.Values[string](ctx, s.DB, "create workflow definition", sql.Text("definition_create"),
 		d.WorkspaceID, d.Name, d.WorkflowType, d.TaskQueue, postgres.OrNull(d.Namespace), postgres.OrNull(d.MaxAttempts),
-		d.ExecutionTimeout, string(d.Graph), who)
+		d.ExecutionTimeout, string(d.Graph), who, postgres.OrNull(d.Input), postgres.OrNull(d.LimitKey),
+		postgres.OrNull(d.LimitKeyParam))
 	switch {
 	case postgres.HasCode(err, uniqueViolation):
 		return "", fmt.Errorf("the workspace has a definition %.80q already: add a version to it, or choose another "+

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -80,9 +81,15 @@ type Definition struct {
 	TaskQueue        string         `json:"task_queue"`
 	MaxAttempts      int            `json:"max_attempts"`
 	ExecutionTimeout *time.Duration `json:"execution_timeout_ns"` // nil means no timeout
-	Version          *int           `json:"version"`              // the newest; nil if none: cannot be started
+	Version          *int           `json:"version"`              // the newest; nil if none
+	Input            temporal.Input `json:"input"`
+	LimitKey         string         `json:"limit_key,omitempty"`       // of its items without one; empty means none
+	LimitKeyParam    string         `json:"limit_key_param,omitempty"` // or the field of params with it; empty means none
 	CreatedAt        time.Time      `json:"created_at"`
 }
+
+// Startable reports whether items of the definition can be started: an envelope needs the nodes of a version.
+func (d Definition) Startable() bool { return d.Version != nil || d.Input != temporal.Envelope }
 
 // Definitions returns up to atMost workflow definitions of a workspace, sorted by name. If atMost is zero, it returns
 // all.

@@ -23,7 +23,7 @@ func requestOf(item claim.Item) temporal.Start {
 		Traceparent: item.Traceparent,
 		QueueItemID: item.ID, WorkspaceID: item.WorkspaceID,
 		WorkflowDefinitionID: item.WorkflowDefinitionID, WorkflowDefinitionVersionID: item.WorkflowDefinitionVersionID,
-		NodeIDs: item.NodeIDs, Params: item.Params, Options: item.StartOptions,
+		NodeIDs: item.NodeIDs, Params: item.Params, Input: item.Input, Options: item.StartOptions,
 		UnansweredFor: item.UnansweredFor,
 	}
 }

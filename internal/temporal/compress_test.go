@@ -37,7 +37,7 @@ func (s *encodingService) StartWorkflowExecution(ctx context.Context, r *startRe
 func anItemOf(bytes int) Start {
 	item := anItem()
 	item.Params = []byte(`""`)
-	item.Params = []byte(`"` + strings.Repeat("x", bytes-len(workflowInput(item))) + `"`)
+	item.Params = []byte(`"` + strings.Repeat("x", bytes-len(envelope(item))) + `"`)
 	return item
 }
 

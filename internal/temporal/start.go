@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -53,7 +52,8 @@ type Start struct {
 	WorkflowDefinitionID        string
 	WorkflowDefinitionVersionID string
 	NodeIDs                     []byte // a JSON array of strings, as stored
-	Params                      []byte // a JSON object, as stored; never decoded
+	Params                      []byte // JSON, as stored
+	Input                       Input  // what becomes of params
 
 	// UnansweredFor is an upper bound on the time since the first request for this execution that got no response. Zero
 	// if there was none.
@@ -135,7 +135,7 @@ func (w *wire) unused() bool { return w.ended.Load() && w.peer.Addr == nil }
 // uncompressed, so that one large item does not stop the others.
 func (t *Client) send(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest,
 	wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
-	large := len(request.GetInput().GetPayloads()[0].GetData()) > compressAbove
+	large := inputBytes(request.GetInput().GetPayloads()) > compressAbove
 	if !large || t.uncompressed.Load() {
 		return t.Service.StartWorkflowExecution(ctx, request, wire.options()...)
 	}
@@ -170,17 +170,16 @@ func (t *Client) Find(ctx context.Context, execution Execution) (runID string, f
 }
 
 func (t *Client) request(start Start) (*workflowservice.StartWorkflowExecutionRequest, error) {
-	input := workflowInput(start)
-	if len(input) > maxInputBytes {
-		return nil, fmt.Errorf("workflow input has %d bytes, Temporal accepts %d: make params smaller", len(input),
-			maxInputBytes)
+	input, err := arguments(start)
+	if err != nil {
+		return nil, err
 	}
 	request := &workflowservice.StartWorkflowExecutionRequest{
 		Namespace:                t.namespace(start.Namespace),
 		WorkflowId:               WorkflowID(start.ExecutionID),
 		WorkflowType:             &commonpb.WorkflowType{Name: start.WorkflowType},
 		TaskQueue:                &taskqueuepb.TaskQueue{Name: start.TaskQueue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
-		Input:                    &commonpb.Payloads{Payloads: []*commonpb.Payload{jsonPayload(input)}},
+		Input:                    &commonpb.Payloads{Payloads: input},
 		Identity:                 t.Identity,
 		RequestId:                requestID(start.ExecutionID),
 		WorkflowIdReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
@@ -194,24 +193,8 @@ func (t *Client) request(start Start) (*workflowservice.StartWorkflowExecutionRe
 		carrier := append(appendString([]byte(`{"traceparent":`), start.Traceparent), '}')
 		request.Header = &commonpb.Header{Fields: map[string]*commonpb.Payload{traceHeader: jsonPayload(carrier)}}
 	}
+	addIDs(request, start)
 	return request, applyOptions(request, start.Options)
-}
-
-// workflowInput builds the input from JSON as Postgres printed it. Params are not decoded: a number of 400 digits or an
-// object 5,000 levels deep is passed through unchanged.
-func workflowInput(start Start) []byte {
-	const names = 160 // upper bound in bytes, including the queue item's ID
-	ids := len(start.ExecutionID) + len(start.WorkspaceID) + len(start.WorkflowDefinitionID) +
-		len(start.WorkflowDefinitionVersionID)
-	input := make([]byte, 0, names+ids+len(start.NodeIDs)+len(start.Params))
-	input = appendString(append(input, `{"executionId":`...), start.ExecutionID)
-	input = appendString(append(input, `,"workspaceId":`...), start.WorkspaceID)
-	input = appendString(append(input, `,"workflowDefinitionId":`...), start.WorkflowDefinitionID)
-	input = appendString(append(input, `,"workflowDefinitionVersionId":`...), start.WorkflowDefinitionVersionID)
-	input = strconv.AppendInt(append(input, `,"queueItemId":`...), start.QueueItemID, 10)
-	input = append(append(input, `,"nodeIds":`...), start.NodeIDs...)
-	input = append(append(input, `,"params":`...), start.Params...)
-	return append(input, '}')
 }
 
 func jsonString(text string) []byte {

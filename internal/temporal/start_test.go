@@ -211,7 +211,7 @@ func TestInputThatTemporalWouldRefuseIsNotSent(t *testing.T) {
 	t.Parallel()
 	service := &startService{}
 	item := anItem()
-	room := maxInputBytes - len(workflowInput(item)) + len(item.Params) - len(`{"a":""}`)
+	room := maxInputBytes - len(envelope(item)) + len(item.Params) - len(`{"a":""}`)
 	item.Params = []byte(`{"a":"` + strings.Repeat("x", room) + `"}`)
 	_, err := starterOn(service).Start(t.Context(), item)
 	require.NoError(t, err, "the largest input that fits is sent")

@@ -63,8 +63,8 @@ from pgdispatch.workflow_definition_versions v where v.id = any ($1::text[]::uui
 create or replace function pgdispatch.claim(owner text, lease interval, watcher text, own_namespace text, proposal jsonb)
 returns table (
     id bigint, token bigint, execution_id text, workspace_id text, workflow_definition_id text,
-    workflow_definition_version_id text, namespace text, workflow_type text, task_queue text, execution_timeout interval, version_revision text,
-    params text, traceparent text, attempt_count integer, failure_count integer, max_attempts integer, outcome_unknown boolean,
+    workflow_definition_version_id text, namespace text, workflow_type text, task_queue text, input text, execution_timeout interval,
+    version_revision text, params text, traceparent text, attempt_count integer, failure_count integer, max_attempts integer, outcome_unknown boolean,
     unanswered_for interval, problem text, waited interval, priority integer, start_options text, limit_key text, standing json
 )
 language plpgsql volatile
@@ -87,7 +87,7 @@ begin
                or p.unanswered > 0 and q.stage = 'DOUBT')
         returning q.*
     ), item as materialized (
-        select q.*, v.id as version_id, v.revision, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
+        select q.*, v.id as version_id, v.revision, d.input, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
                case when num_nonnulls(d.start_options, q.start_options) > 0 then
                    (coalesce(d.start_options, '{}') || coalesce(q.start_options, '{}'))::text
                end as options,
@@ -97,7 +97,7 @@ begin
                case
                    when d.id is null and not exists (select from pgdispatch.workspaces w where w.id = q.workspace_id) then 'workspace not found'
                    when d.id is null then 'workflow definition not found'
-                   when v.id is null then 'workflow definition has no version'
+                   when v.id is null and d.input = 'envelope' then 'workflow definition has no version'
                    when q.lost_lease_count >= 3 then 'holder lost three times, the last time with this item alone'
                end as problem
         from taken q
@@ -113,15 +113,15 @@ begin
         insert into pgdispatch.workflow_executions as e
             (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, namespace, watcher, first_sent_at)
         select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, watcher, i.first_sent_at
-        from item i where i.version_id is not null
+        from item i where i.workflow_type is not null and (i.version_id is not null or i.input <> 'envelope')
         on conflict (id) do update
         set workflow_definition_version_id = excluded.workflow_definition_version_id, namespace = excluded.namespace,
             watcher = excluded.watcher, first_sent_at = excluded.first_sent_at
     )
     select i.id, i.lease_token, i.execution_id::text, i.workspace_id::text, i.workflow_definition_id::text,
            coalesce(i.version_id::text, ''), coalesce(i.namespace, ''), coalesce(i.workflow_type, ''), coalesce(i.task_queue, ''),
-           coalesce(i.execution_timeout, '0'), coalesce(i.revision, ''), i.params::text, coalesce(i.traceparent, ''), i.attempt_count,
-           i.failure_count, coalesce(i.max_attempts, 0), i.outcome_unknown, c.at_time - i.first_sent_at, coalesce(i.problem, ''),
+           coalesce(i.input, ''), coalesce(i.execution_timeout, '0'), coalesce(i.revision, ''), i.params::text, coalesce(i.traceparent, ''),
+           i.attempt_count, i.failure_count, coalesce(i.max_attempts, 0), i.outcome_unknown, c.at_time - i.first_sent_at, coalesce(i.problem, ''),
            c.at_time - greatest(i.created_at, i.run_at), i.priority, i.options, coalesce(i.limit_key, ''), null::json
     from item i;
     if c.rated then
@@ -132,7 +132,7 @@ begin
     end if;
     c.heads := null;
     c.took := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000; -- microseconds, without commit
-    return query select 0::bigint, 0::bigint, '', '', '', '', '', '', '', interval '0', '', null, '', 0, 0, 0, false,
+    return query select 0::bigint, 0::bigint, '', '', '', '', '', '', '', '', interval '0', '', null, '', 0, 0, 0, false,
         interval '0', '', interval '0', 0, null, '', to_json(c);
 end;
 $$;

@@ -72,14 +72,14 @@ with state as materialized (
     returning q.id, q.execution_id, q.workspace_id, q.workflow_definition_id, q.priority, q.params, q.traceparent, q.start_options,
               q.created_at, q.run_at, q.lease_token, q.attempt_count, q.failure_count, q.lost_lease_count, q.outcome_unknown
 ), item as materialized (
-    select q.*, v.id as version_id, v.revision, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
+    select q.*, v.id as version_id, v.revision, d.input, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
            case when num_nonnulls(d.start_options, q.start_options) > 0 then
                (coalesce(d.start_options, '{}') || coalesce(q.start_options, '{}'))::text
            end as options,
            coalesce(d.namespace, $16::text) as namespace,
            case
                when d.id is null then 'workflow definition not found'
-               when v.id is null then 'workflow definition has no version'
+               when v.id is null and d.input = 'envelope' then 'workflow definition has no version'
                when q.lost_lease_count >= 3 then 'holder lost three times, the last time with this item alone'
                else ''
            end as problem
@@ -95,7 +95,7 @@ with state as materialized (
         (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, namespace, watcher, first_sent_at)
     select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, $3::text, g.at_time
     from item i cross join granted g
-    where i.version_id is not null
+    where i.workflow_type is not null and (i.version_id is not null or i.input <> 'envelope')
     on conflict (id) do update
     set workflow_definition_version_id = excluded.workflow_definition_version_id, namespace = excluded.namespace,
         watcher = excluded.watcher, first_sent_at = excluded.first_sent_at
@@ -104,6 +104,7 @@ select coalesce(i.id, 0) as id, coalesce(i.lease_token, 0) as token, coalesce(i.
        coalesce(i.workspace_id::text, '') as workspace_id,
        coalesce(i.workflow_definition_id::text, '') as workflow_definition_id, coalesce(i.version_id::text, '') as workflow_definition_version_id,
        coalesce(i.namespace, '') as namespace, coalesce(i.workflow_type, '') as workflow_type, coalesce(i.task_queue, '') as task_queue,
+       coalesce(i.input, '') as input,
        coalesce(i.execution_timeout, '0') as execution_timeout, coalesce(i.revision, '') as version_revision, i.params::text,
        coalesce(i.traceparent, '') as traceparent,
        coalesce(i.attempt_count, 0) as attempt_count, coalesce(i.failure_count, 0) as failure_count, coalesce(i.max_attempts, 0) as max_attempts,

@@ -25,17 +25,14 @@ end;
 $$;
 
 -- function: check_values
--- Raises an error that names the first invalid value among those that a client set.
+-- Raises an error that names the first invalid value among those that a client set. See check_input for the form of params.
 create or replace function pgdispatch.check_values(params jsonb, priority integer, run_at timestamptz, idempotency_key text,
     traceparent text) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if jsonb_typeof(params) <> 'object' then
-        raise exception 'params must be a JSON object, not %', jsonb_typeof(params)
-            using errcode = 'PGD04', hint = 'Wrap the value: {"value": ...}.';
-    elsif octet_length(params::text) > 1966080 then
+    if octet_length(params::text) > 1966080 then
         raise exception 'params has % bytes as text, which exceeds the limit of 1966080', octet_length(params::text)
             using errcode = 'PGD05', hint = 'Temporal accepts 2 MiB of input. Store the value elsewhere and pass its key.';
     elsif priority not between -100 and 100 then
@@ -50,6 +47,61 @@ begin
     elsif traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$' then
         raise exception 'traceparent is not a valid W3C trace context'
             using errcode = 'PGD10', hint = 'Use the format 00-<32 hex digits>-<16 hex digits>-01 in lower case, or omit it.';
+    end if;
+end;
+$$;
+
+-- function: check_input
+-- Raises an error if params do not have the form that the definition's input needs. Null is an envelope.
+create or replace function pgdispatch.check_input(params jsonb, input text) returns void
+language plpgsql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    n integer; -- from 0
+begin
+    if coalesce(input, 'envelope') in ('envelope', 'params') then
+        if jsonb_typeof(params) <> 'object' then
+            raise exception 'params must be a JSON object, not %', jsonb_typeof(params)
+                using errcode = 'PGD04', hint = 'Wrap the value: {"value": ...}. To pass arguments, use a definition with the input args.';
+        end if;
+        return;
+    elsif jsonb_typeof(params) <> 'array' or jsonb_array_length(params) > 100 then
+        raise exception 'params must be a JSON array of at most 100 elements, because the input of the definition is %, not %', input,
+                case jsonb_typeof(params) when 'array' then jsonb_array_length(params) || ' elements' else jsonb_typeof(params) end
+            using errcode = 'PGD04', hint = 'Pass an element for each argument of the workflow: [] for none.';
+    elsif input = 'payloads' then
+        select min(e.ordinality - 1) into n
+        from jsonb_array_elements(params) with ordinality e
+        where jsonb_typeof(e.value) <> 'object' or e.value - '{metadata,data}'::text[] <> '{}'
+           or pgdispatch.is_base64(coalesce(e.value -> 'data', '""')) is not true
+           or jsonb_typeof(coalesce(e.value -> 'metadata', '{}')) <> 'object'
+           or exists (select from jsonb_each(case jsonb_typeof(e.value -> 'metadata') when 'object' then e.value -> 'metadata' else '{}' end) m
+                      where pgdispatch.is_base64(m.value) is not true);
+        if n is not null then
+            raise exception 'params[%] is not a payload: it must be {"metadata": {...}, "data": ...} with values in base64', n
+                using errcode = 'PGD04', hint = 'Print the payloads of your data converter as JSON, as protobuf does.';
+        end if;
+    end if;
+end;
+$$;
+
+-- function: is_base64
+-- Whether a value is a string in standard base64 with padding.
+create or replace function pgdispatch.is_base64(value jsonb) returns boolean
+language sql immutable
+as $$ select jsonb_typeof(value) = 'string' and length(value #>> '{}') % 4 = 0 and value #>> '{}' ~ '^[A-Za-z0-9+/]*={0,2}$' $$;
+
+-- function: check_limit_key
+-- Raises an error if a limit key, which the field names, has no valid length.
+create or replace function pgdispatch.check_limit_key(field text, key text) returns void
+language plpgsql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if length(key) not between 1 and 200 then
+        raise exception '% has % characters: a limit key must have 1 to 200', field, length(key)
+            using errcode = 'PGD12', hint = 'Omit it, or use a hash of the key.';
     end if;
 end;
 $$;
@@ -144,9 +196,9 @@ begin
     elsif versioning ? 'pinned' and not versioning -> 'pinned' ?& '{deployment_name,build_id}' then
         raise exception 'start_options.versioning_override.pinned lacks deployment_name or build_id'
             using errcode = 'PGD11', hint = 'Name the version that workers report.';
-    elsif options -> 'memo' ? 'pgdispatch_execution_id' then
-        raise exception 'start_options.memo.pgdispatch_execution_id is set by pgdispatch'
-            using errcode = 'PGD11', hint = 'Leave it out.';
+    elsif options -> 'memo' ?| '{pgdispatch_execution_id,pgdispatch_queue_item_id,pgdispatch_workspace_id,pgdispatch_workflow_definition_id}' then
+        raise exception 'start_options.memo has a field that pgdispatch sets'
+            using errcode = 'PGD11', hint = 'Leave out the fields that begin with pgdispatch_.';
     end if;
     for attribute in
         select a.key, octet_length(a.value::text) as size, count(*) over () as attributes

@@ -67,6 +67,51 @@ begin
 end;
 $$;
 
+-- function: enqueue_named
+-- Enqueues an item as enqueue does, with the workspace and the definition by their names.
+create or replace function pgdispatch.enqueue_named(workspace text, definition text, params jsonb default '{}', key text default null,
+    on_conflict text default null, quiet interval default null, at_most interval default null, priority integer default null,
+    run_at timestamptz default null, traceparent text default null, start_options jsonb default null, limit_key text default null,
+    out id bigint, out execution_id uuid, out action text)
+language sql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+    select e.id, e.execution_id, e.action
+    from pgdispatch.named_definition(workspace, definition) n
+    cross join lateral pgdispatch.enqueue(n.workspace_id, n.definition_id, params, key, on_conflict, quiet, at_most, priority,
+        run_at, traceparent, start_options, limit_key) e
+$$;
+
+-- function: named_definition
+-- For enqueue_named: the IDs behind the names. To a caller whom isolation keeps out of a workspace, it does not exist.
+create or replace function pgdispatch.named_definition(workspace text, definition text, out workspace_id uuid, out definition_id uuid)
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off -- a plan made while the tables are small must not scan them later
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    found_ids constant uuid[] := array(
+        select w.id from pgdispatch.workspaces w
+        where w.name = workspace collate "C" and not pgdispatch.kept_out(w.id) limit 2);
+begin
+    if cardinality(found_ids) = 0 then
+        raise exception 'workspace % does not exist', coalesce(quote_literal(workspace), 'null')
+            using errcode = 'PGD01', hint = 'Names are case-sensitive. Insert it into pgdispatch.workspaces first, in this transaction or an earlier one.';
+    elsif cardinality(found_ids) > 1 then
+        raise exception 'several workspaces have the name %', quote_literal(workspace)
+            using errcode = 'PGD01', hint = 'Call pgdispatch.enqueue with the ID of one.';
+    end if;
+    workspace_id := found_ids[1];
+    select d.id into definition_id from pgdispatch.workflow_definitions d where d.workspace_id = found_ids[1] and d.name = definition;
+    if definition_id is null then
+        raise exception 'workspace % has no workflow definition %', quote_literal(workspace), coalesce(quote_literal(definition), 'null')
+            using errcode = 'PGD02', hint = 'Names are case-sensitive. `pgdispatch definitions create` adds one.';
+    end if;
+end;
+$$;
+
 -- function: enqueue_item
 -- An insert through the view enqueue: takes the columns that a client may set and leaves all others at their defaults,
 -- whatever was sent. It runs as the caller, whose privileges and policies apply as for an insert into the table.
@@ -119,6 +164,7 @@ begin
     end if;
     perform pgdispatch.check_definition(workspace, definition);
     perform pgdispatch.check_values(params, priority, run_at, null, traceparent);
+    perform pgdispatch.check_input(params, (select d.input from pgdispatch.workflow_definitions d where d.id = definition));
     perform pgdispatch.check_start_options(start_options,
         (select d.start_options from pgdispatch.workflow_definitions d where d.id = definition), true);
     return (select k.item_id from pgdispatch.enqueue_keys k where k.workspace_id = workspace and k.key = keyed_item.key);

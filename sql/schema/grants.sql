@@ -56,7 +56,8 @@ grant execute on function pgdispatch.cancel(uuid), pgdispatch.own_workspaces(), 
 -- those that enqueue calls; the ones that run as the owner need an execution ID, as cancel does
 grant execute on function
     pgdispatch.enqueue(uuid, uuid, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text),
-    pgdispatch.check_policy(text, text, interval, interval, timestamptz),
+    pgdispatch.enqueue_named(text, text, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text),
+    pgdispatch.named_definition(text, text), pgdispatch.check_policy(text, text, interval, interval, timestamptz),
     pgdispatch.keyed_item(uuid, uuid, text, jsonb, integer, timestamptz, text, jsonb),
     pgdispatch.replace_waiting(uuid, jsonb, integer, timestamptz, text, jsonb, interval, interval), pgdispatch.take_key(uuid, text, bigint, boolean)
     to pgdispatch_enqueuer, pgdispatch_operator;
@@ -71,7 +72,8 @@ grant update (max_claims, paused, retention, dead_letter_retention, result_bytes
 -- Postgres sets the time and the role
 grant insert (who, action, subject, details) on pgdispatch.admin_log to pgdispatch_operator;
 grant execute on function
-    pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean),
+    pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_input(jsonb, text),
+    pgdispatch.is_base64(jsonb), pgdispatch.check_limit_key(text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean),
     pgdispatch.check_start_option_groups(jsonb), pgdispatch.start_option_size(text, jsonb),
     pgdispatch.check_rates(integer[], interval[]), pgdispatch.row_change(jsonb, jsonb),
     pgdispatch.discard(uuid, text), pgdispatch.discard_items(bigint[], text),
@@ -105,7 +107,8 @@ grant insert, update, delete on pgdispatch.replicas, pgdispatch.activity, pgdisp
 grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;
 grant update on pgdispatch.stall_look, pgdispatch.stop_requests, pgdispatch.signals, pgdispatch.signal_turn to pgdispatch_dispatcher;
 grant execute on function
-    pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean),
+    pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_input(jsonb, text),
+    pgdispatch.is_base64(jsonb), pgdispatch.check_limit_key(text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean),
     pgdispatch.check_start_option_groups(jsonb), pgdispatch.start_option_size(text, jsonb),
     pgdispatch.announce_ends(uuid[]), pgdispatch.commit_durably(),
     pgdispatch.claim(text, interval, text, text, jsonb), pgdispatch.claim_pick(text, text, pgdispatch.claim_proposal), pgdispatch.lock_claims(),

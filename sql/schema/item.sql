@@ -66,21 +66,24 @@ end;
 $$;
 
 -- function: item_enqueued
--- After an insert: every row must be valid, and every definition must exist and belong to its workspace. Then wakes a
--- dispatcher. One read-only check per statement, because a foreign key would lock the workspace's row in every
--- enqueuing transaction. If a definition is deleted later, its items fail when they are claimed.
+-- After an insert: every row must be valid, and every definition must exist and belong to its workspace. Sets limit keys
+-- that the definitions name. Then wakes a dispatcher. One check per statement, because a foreign key would lock the
+-- workspace's row in every enqueuing transaction. If a definition is deleted later, its items fail when they are claimed.
 create or replace function pgdispatch.item_enqueued() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    bad record;
+    item pgdispatch.workflow_execution_queue;
+    got_key boolean := false; -- whether an item got its definition's limit key
+    woken record;
 begin
     -- Short, because each insert pays for its preparation. A definition belongs to one existing workspace, so one
     -- lookup checks both. Not a join: a plan could start from the definitions, and would do so forever if the first
     -- insert had many rows.
     perform from enqueued e
-    where (select d.workspace_id from pgdispatch.workflow_definitions d where d.id = e.workflow_definition_id) is distinct from e.workspace_id
+    where (select d.workspace_id from pgdispatch.workflow_definitions d
+           where d.id = e.workflow_definition_id and d.plain) is distinct from e.workspace_id
        or jsonb_typeof(e.params) <> 'object' or octet_length(e.params::text) > 1966080
        or e.priority not between -100 and 100
        or e.run_at not between timestamptz '2000-01-01 00:00Z' and timestamptz '2200-01-01 00:00Z'
@@ -92,38 +95,65 @@ begin
        or e.attempt_count + e.failure_count + e.lost_lease_count + e.lease_token <> 0 or num_nonnulls(e.last_error, e.replay_of) > 0
        or e.outcome_unknown or e.created_at <> now() or e.enqueue_xid <> pg_current_xact_id()
     limit 1;
-
-    if not found then
-        -- The gate: notify only if a dispatcher sleeps. See wake().
-        if {{ template "sleeps" }} then
-            select count(*) as levels, bool_or(e.keyed) as keyed,
-                   -- Not a join, which could read all workspaces.
-                   string_agg(format('%s:%s:%s', (select w.wake_number from pgdispatch.workspaces w where w.id = e.workspace_id),
-                                     e.priority, (extract(epoch from e.due) * 1000000)::bigint), ',') as named
-            into bad
-            from (select n.workspace_id, n.priority, min(n.run_at) as due, bool_or(n.limit_key is not null) as keyed
-                  from enqueued n group by n.workspace_id, n.priority limit 5) e;
-            if bad.levels > 0 then -- "on conflict do nothing" may have left no row
-                perform pg_notify('pgdispatch', case when bad.levels < 5 and not bad.keyed then bad.named else '' end);
-            end if;
-        end if;
-        return null;
+    if found then
+        for item in
+            select e.* from enqueued e
+        loop
+            got_key := pgdispatch.check_item(item) or got_key;
+        end loop;
     end if;
 
-    for bad in
-        select e.* from enqueued e
-    loop
-        perform pgdispatch.check_values(bad.params, bad.priority, bad.run_at, bad.idempotency_key, bad.traceparent);
-        if length(bad.limit_key) not between 1 and 200 then
-            raise exception 'limit_key has % characters: it must have 1 to 200', length(bad.limit_key)
-                using errcode = 'PGD12', hint = 'Omit it, or use a hash of the key.';
+    -- The gate: notify only if a dispatcher sleeps. See wake().
+    if {{ template "sleeps" }} then
+        select count(*) as levels, bool_or(e.keyed) or got_key as keyed,
+               -- Not a join, which could read all workspaces.
+               string_agg(format('%s:%s:%s', (select w.wake_number from pgdispatch.workspaces w where w.id = e.workspace_id),
+                                 e.priority, (extract(epoch from e.due) * 1000000)::bigint), ',') as named
+        into woken
+        from (select n.workspace_id, n.priority, min(n.run_at) as due, bool_or(n.limit_key is not null) as keyed
+              from enqueued n group by n.workspace_id, n.priority limit 5) e;
+        if woken.levels > 0 then -- "on conflict do nothing" may have left no row
+            perform pg_notify('pgdispatch', case when woken.levels < 5 and not woken.keyed then woken.named else '' end);
         end if;
-        perform pgdispatch.check_definition(bad.workspace_id, bad.workflow_definition_id);
-    end loop;
-    raise exception 'an insert must not set status, attempts, errors, claims, leases or times of an item: pgdispatch sets them'
-        using errcode = 'PGD07',
-              hint = 'Set only workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, '
-                  'start_options, limit_key.';
+    end if;
+    return null;
+end;
+$$;
+
+-- function: check_item
+-- For item_enqueued: raises an error that names the first invalid value of a new item. Gives the item the limit key that
+-- its definition names if it has none, and returns whether it did.
+create or replace function pgdispatch.check_item(item pgdispatch.workflow_execution_queue) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    d pgdispatch.workflow_definitions;
+    key text;
+begin
+    perform pgdispatch.check_values(item.params, item.priority, item.run_at, item.idempotency_key, item.traceparent);
+    perform pgdispatch.check_limit_key('limit_key', item.limit_key);
+    perform pgdispatch.check_definition(item.workspace_id, item.workflow_definition_id);
+    if item.attempt_count + item.failure_count + item.lost_lease_count + item.lease_token <> 0 or num_nonnulls(item.last_error, item.replay_of) > 0
+       or item.outcome_unknown or item.created_at <> now() or item.enqueue_xid <> pg_current_xact_id() then
+        raise exception 'an insert must not set status, attempts, errors, claims, leases or times of an item: pgdispatch sets them'
+            using errcode = 'PGD07',
+                  hint = 'Set only workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, '
+                      'start_options, limit_key.';
+    end if;
+    select f.* into d from pgdispatch.workflow_definitions f where f.id = item.workflow_definition_id;
+    perform pgdispatch.check_input(item.params, d.input);
+    key := coalesce(d.limit_key, case jsonb_typeof(item.params) when 'object' then item.params ->> d.limit_key_param end);
+    if item.limit_key is not null or key is null then
+        return false;
+    elsif jsonb_typeof(item.params -> d.limit_key_param) in ('object', 'array') then
+        raise exception 'params.% is the limit key of workflow definition %, and must be a string, a number or a boolean, not an %',
+            d.limit_key_param, d.name, jsonb_typeof(item.params -> d.limit_key_param)
+            using errcode = 'PGD12', hint = 'Correct it, leave the field out, or set limit_key.';
+    end if;
+    perform pgdispatch.check_limit_key(coalesce('params.' || d.limit_key_param, 'limit_key'), key);
+    update pgdispatch.workflow_execution_queue q set limit_key = key where q.id = item.id;
+    return true;
 end;
 $$;
 

@@ -11,10 +11,8 @@ begin
     if length(new.idempotency_key) not between 1 and 200 then
         raise exception 'idempotency_key has % characters: it must have 1 to 200', length(new.idempotency_key)
             using errcode = 'PGD09', hint = 'Omit it, or use a hash of the key.';
-    elsif length(new.limit_key) not between 1 and 200 then
-        raise exception 'limit_key has % characters: it must have 1 to 200', length(new.limit_key)
-            using errcode = 'PGD12', hint = 'Omit it, or use a hash of the key.';
     end if;
+    perform pgdispatch.check_limit_key('limit_key', new.limit_key);
     raise exception 'an insert must not set status, attempts, errors, claims, leases or times of an item: pgdispatch sets them'
         using errcode = 'PGD07',
               hint = 'Set only workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, '
@@ -33,7 +31,9 @@ begin
        or new.workflow_definition_id <> old.workflow_definition_id
        -- bring_back sets one that is ahead to now
        or new.created_at <> old.created_at and new.created_at not between statement_timestamp() and old.created_at
-       or new.enqueue_xid <> old.enqueue_xid or new.limit_key is distinct from old.limit_key then
+       or new.enqueue_xid <> old.enqueue_xid
+       -- item_enqueued gives a new item the key of its definition
+       or new.limit_key is distinct from old.limit_key and (old.limit_key is not null or old.enqueue_xid <> pg_current_xact_id()) then
         raise exception 'id, execution_id, workspace_id, workflow_definition_id, limit_key and created_at of item % cannot change', old.id
             using errcode = 'PGD21', hint = 'Cancel this item while it is PENDING, and insert a new one.';
     end if;
@@ -42,6 +42,10 @@ begin
             (select d.start_options from pgdispatch.workflow_definitions d where d.id = new.workflow_definition_id), true);
     end if;
     perform pgdispatch.check_values(new.params, new.priority, new.run_at, new.idempotency_key, new.traceparent);
+    if new.params is distinct from old.params then
+        perform pgdispatch.check_input(new.params,
+            (select d.input from pgdispatch.workflow_definitions d where d.id = new.workflow_definition_id));
+    end if;
     return null;
 end;
 $$;
@@ -60,6 +64,8 @@ begin
     select c.name, c.must into wrong
     from (values
         ('name', 'workspaces,workflow_definitions', 'text', 1, 200), ('key', 'limits', 'text', 1, 200),
+        ('limit_key', 'workflow_definitions', 'text', 1, 200), ('limit_key_param', 'workflow_definitions', 'text', 1, 200),
+        ('input', 'workflow_definitions', 'input', 1, 8),
         ('workflow_type', 'workflow_definitions', 'bytes', 1, 1000), ('task_queue', 'workflow_definitions', 'bytes', 1, 1000),
         ('namespace', 'workflow_definitions', 'bytes', 1, 1000), ('plan', 'workspaces,workspace_tiers', 'plan', 1, 63),
         ('max_concurrent_workflows', 'workspaces,workspace_tiers', 'number', 0, 100000),
@@ -74,6 +80,7 @@ begin
         select f.name, row ->> f.name as value, case f.kind
             when 'text' then format('of %s to %s characters, without control characters', f.low, f.high)
             when 'bytes' then format('of %s to %s bytes, without control characters', f.low, f.high)
+            when 'input' then 'envelope, params, args or payloads'
             when 'plan' then 'of 1 to 63 capital letters, digits and _, the first a letter'
             when 'seconds' then format('from %s s to %s days', f.low, trunc(f.high / 86400))
             else format('from %s to %s', f.low, f.high) end as must
@@ -81,6 +88,7 @@ begin
     where tg_table_name = any (string_to_array(f.tables, ',')) and c.value is not null and not case f.kind
         when 'text' then length(c.value) between f.low and f.high and c.value !~ '[[:cntrl:]]'
         when 'bytes' then octet_length(c.value) between f.low and f.high and c.value !~ '[[:cntrl:]]'
+        when 'input' then c.value in ('envelope', 'params', 'args', 'payloads')
         when 'plan' then c.value ~ '^[A-Z][A-Z0-9_]{0,62}$'
         when 'seconds' then extract(epoch from c.value::interval) between f.low and f.high
         else c.value::numeric between f.low and f.high end

@@ -59,7 +59,7 @@ func (n *bulkNames) resolve(ctx context.Context, workspace, definition string, i
 		return fmt.Errorf("definition: %w", err)
 	case d == nil:
 		return fmt.Errorf("definition: %w", noDefinition(found.Name, definition, found.definitions))
-	case d.Version == nil:
+	case !d.Startable():
 		return fmt.Errorf("definition %.80q has no version, so it cannot be started: `pgdispatch definitions "+
 			"version` adds one", d.Name)
 	}

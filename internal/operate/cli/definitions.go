@@ -166,6 +166,11 @@ func (a *App) definitionsCreateCommand() *cobra.Command {
 		"how often an item may fail before it is a dead letter, 1 to 100")
 	flags.StringVar(&timeout, "execution-timeout", "",
 		"how long a workflow may run, such as 30m, 2h or 7d (default: no limit)")
+	flags.StringVar((*string)(&made.Input), "input", "envelope",
+		"what the workflow is given: envelope, params, args or payloads; see docs/enqueue.md")
+	flags.StringVar(&made.LimitKey, "limit-key", "", "limit key of items that have none (default: none)")
+	flags.StringVar(&made.LimitKeyParam, "limit-key-param", "",
+		"field of params whose value is the limit key of items that have none")
 	addGraph(command, &graph, "default: no nodes")
 	addWho(flags, &who)
 	addOutput(flags, &output)

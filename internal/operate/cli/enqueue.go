@@ -142,7 +142,7 @@ func definitionOf(ctx context.Context, store *operate.Store, workspace, definiti
 	if d == nil {
 		return operate.Definition{}, noDefinition(found.Name, definition, definitions)
 	}
-	if d.Version == nil {
+	if !d.Startable() {
 		return *d, fmt.Errorf("definition %q has no version and cannot be started: insert one into "+
 			"pgdispatch.workflow_definition_versions", d.Name)
 	}
