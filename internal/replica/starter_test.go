@@ -14,7 +14,8 @@ func TestAStartCarriesEverythingThatTheItemHas(t *testing.T) {
 	item := claim.Item{
 		ID: 1, ExecutionID: "e", WorkspaceID: "w", WorkflowDefinitionID: "d", WorkflowDefinitionVersionID: "v",
 		Namespace: "n", WorkflowType: "Order", TaskQueue: "orders", ExecutionTimeout: time.Hour, Traceparent: "00-1-2-01",
-		StartOptions: []byte("{}"), NodeIDs: []byte("[]"), Params: []byte("{}"), UnansweredFor: time.Second,
+		StartOptions: []byte("{}"), NodeIDs: []byte("[]"), Params: []byte("{}"), Input: "args",
+		UnansweredFor: time.Second,
 	}
 	start := reflect.ValueOf(requestOf(item))
 	for n := range start.NumField() {

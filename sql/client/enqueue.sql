@@ -98,7 +98,7 @@ declare
 begin
     if cardinality(found_ids) = 0 then
         raise exception 'workspace % does not exist', coalesce(quote_literal(workspace), 'null')
-            using errcode = 'PGD01', hint = 'Names are case-sensitive. Insert it into pgdispatch.workspaces first, in this transaction or an earlier one.';
+            using errcode = 'PGD01', hint = 'Names are case-sensitive. `pgdispatch workspaces create` adds one.';
     elsif cardinality(found_ids) > 1 then
         raise exception 'several workspaces have the name %', quote_literal(workspace)
             using errcode = 'PGD01', hint = 'Call pgdispatch.enqueue with the ID of one.';

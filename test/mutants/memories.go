@@ -117,7 +117,7 @@ var memories = []mutant{
 		[]edit{{"schedule.Schedule.loaded", "} else if full && current {", "} else if false {"}},
 		"./claim", "TestFullKeysThatArriveAtOnceAreNotAskedFor"},
 	{"a wake-up names where items wait", "a wake-up names no workspace",
-		[]edit{{"sql function item_enqueued", "case when bad.levels < 5 and not bad.keyed then bad.named else '' end",
+		[]edit{{"sql function item_enqueued", "case when woken.levels < 5 and not woken.keyed then woken.named else '' end",
 			"''"}},
 		"./sql", "TestAWakeUpNamesTheWorkspaceWhereSomethingHappened"},
 	{"a wake-up names where a slot was freed", "a wake-up names no workspace",

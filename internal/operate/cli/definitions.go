@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
@@ -166,11 +167,7 @@ func (a *App) definitionsCreateCommand() *cobra.Command {
 		"how often an item may fail before it is a dead letter, 1 to 100")
 	flags.StringVar(&timeout, "execution-timeout", "",
 		"how long a workflow may run, such as 30m, 2h or 7d (default: no limit)")
-	flags.StringVar((*string)(&made.Input), "input", "envelope",
-		"what the workflow is given: envelope, params, args or payloads; see docs/enqueue.md")
-	flags.StringVar(&made.LimitKey, "limit-key", "", "limit key of items that have none (default: none)")
-	flags.StringVar(&made.LimitKeyParam, "limit-key-param", "",
-		"field of params whose value is the limit key of items that have none")
+	addItems(flags, &made)
 	addGraph(command, &graph, "default: no nodes")
 	addWho(flags, &who)
 	addOutput(flags, &output)
@@ -225,6 +222,15 @@ func (a *App) definitionsVersionCommand() *cobra.Command {
 	addWho(flags, &who)
 	addOutput(flags, &output)
 	return command
+}
+
+// addItems adds the flags that say what holds for each item of a definition.
+func addItems(flags *pflag.FlagSet, made *operate.NewDefinition) {
+	flags.StringVar((*string)(&made.Input), "input", "envelope",
+		"what the workflow is given: envelope, params, args or payloads; see docs/enqueue.md")
+	flags.StringVar(&made.LimitKey, "limit-key", "", "limit key of items that have none (default: none)")
+	flags.StringVar(&made.LimitKeyParam, "limit-key-param", "",
+		"field of params whose value is the limit key of items that have none")
 }
 
 func addGraph(command *cobra.Command, graph *string, otherwise string) {
