@@ -6,6 +6,8 @@ OUT         := bin/pgdispatch
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
+ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
+CYCLONEDX   := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.9.0
 GOTEST      := go test -race -timeout 20m
 
 .PHONY: help
@@ -24,6 +26,11 @@ reproducible: build ## rebuild in another directory without a cache, and compare
 .PHONY: release
 release: ## pack dist/ for Linux and macOS on amd64 and arm64, twice, and compare the bytes; VERSION=v1.2.3
 	.ci/release '$(VERSION)'
+
+.PHONY: sbom
+sbom: build ## write the binary's software bill of materials to dist/, in the CycloneDX format; VERSION=v1.2.3
+	mkdir -p dist
+	go run $(CYCLONEDX) bin -json -std -version '$(VERSION)' -output 'dist/pgdispatch_$(VERSION).cdx.json' bin/pgdispatch
 
 .PHONY: devstack
 devstack: ## build bin/devstack, the embedded Temporal server and the demo (minutes the first time)
@@ -107,12 +114,13 @@ mutants: ## remove each guard and check that a named test fails; takes about 4 m
 	go run -C test ./mutants
 
 .PHONY: lint
-lint: ## run gofmt, go vet, staticcheck and go mod tidy on all modules
+lint: ## run gofmt, go vet, staticcheck and go mod tidy on all modules, and actionlint on the workflows
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; echo "run: make fmt"; exit 1; }
 	go vet ./... && go vet -tags failpoint ./internal/replica && go vet -C cmd/devstack ./... && go vet -C test ./...
 	go run $(STATICCHECK) ./...
 	cd cmd/devstack && go run $(STATICCHECK) ./...
 	cd test && go run $(STATICCHECK) ./...
+	go run $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
 	go mod tidy -diff
 	cd cmd/devstack && go mod tidy -diff
 	cd test && go mod tidy -diff
