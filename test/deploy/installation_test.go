@@ -100,7 +100,7 @@ func requirePod(t *testing.T, pod core.PodSpec, args ...string) core.Container {
 	require.True(t, *pod.SecurityContext.RunAsNonRoot)
 	require.True(t, *c.SecurityContext.ReadOnlyRootFilesystem && !*c.SecurityContext.AllowPrivilegeEscalation)
 	require.False(t, *pod.AutomountServiceAccountToken || *pod.EnableServiceLinks)
-	require.Regexp(t, `^registry\.\S+/pgdispatch[:@]\S+$`, c.Image)
+	require.Regexp(t, `^(ghcr\.io/pgdispatch|registry\.internal)/pgdispatch[:@]\S+$`, c.Image)
 
 	volumes := map[string]bool{}
 	for _, volume := range pod.Volumes {
