@@ -69,6 +69,7 @@ var edges = map[string][]string{
 	"internal/storetest":  {"claim", "complete", "internal/operate", "request", "sql", "sql/sqltest", "sweeper"},
 	"internal/signin":     nil,
 	"internal/signintest": nil,
+	"internal/codectest":  nil,
 	// called by these packages, and reads gauges
 	"internal/telemetry": {"claim", "dispatch/engine", "internal/operate", "internal/postgres", "sweeper"},
 	"internal/temporal":  {"dispatch/engine", "internal/local"},
@@ -106,6 +107,7 @@ func TestTestCodeStaysOutOfTheBinary(t *testing.T) {
 		require.NotContains(t, dependency, "storetest")
 		require.NotContains(t, dependency, "logtest")
 		require.NotContains(t, dependency, "goldentest")
+		require.NotContains(t, dependency, "codectest")
 		require.NotContains(t, dependency, "signintest")
 		require.NotContains(t, dependency, "go.temporal.io/server")
 	}

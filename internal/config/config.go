@@ -20,6 +20,7 @@ import (
 type Config struct {
 	Database postgres.Target
 	Temporal temporal.Target
+	Codec    temporal.CodecTarget
 	// OperatorURL is the database URL of the role for changes in the web view. Empty means that of Database.
 	OperatorURL       string
 	Workers           int
@@ -56,7 +57,8 @@ func (c Config) Check() error {
 	if c.OperatorURL != "" {
 		operator = c.Operator().Verify()
 	}
-	return errors.Join(operator, c.Temporal.Verify(), c.checkCallbacks(), c.checkTokens(), c.checkSignIn())
+	return errors.Join(operator, c.Temporal.Verify(), c.Codec.Verify(), c.checkCallbacks(), c.checkTokens(),
+		c.checkSignIn())
 }
 
 const (
@@ -117,6 +119,16 @@ var RunOptions = slices.Concat(DatabaseOptions, []Option{
 	{"allow-insecure-temporal", "PGDISPATCH_ALLOW_INSECURE_TEMPORAL", "off",
 		"on: allow connections to Temporal on other machines without verified TLS",
 		func(c *Config, v string) error { return parseSwitch(v, &c.Temporal.AllowUnverified) }},
+	{"codec-endpoint", "PGDISPATCH_CODEC_ENDPOINT", "",
+		"URL of a codec server that encodes payloads for Temporal and decodes results, without /encode and /decode; " +
+			"if empty, payloads are plain JSON",
+		func(c *Config, v string) error { return parseSafeURL(v, &c.Codec.Endpoint) }},
+	{"codec-token-file", "PGDISPATCH_CODEC_TOKEN_FILE", "",
+		"file with the token for the codec server, sent as Authorization: Bearer; a new token in it is used within 2 s",
+		func(c *Config, v string) error { c.Codec.TokenFile = v; return nil }},
+	{"codec-ca-file", "PGDISPATCH_CODEC_CA_FILE", "",
+		"file with the CA of the codec server's certificate, if the machine does not trust it",
+		func(c *Config, v string) error { c.Codec.CAFile = v; return nil }},
 	{"workers", "PGDISPATCH_WORKERS", "10", "number of items that this replica starts concurrently, 1 to 1000",
 		func(c *Config, v string) error { return parseInt(v, 1, 1000, &c.Workers) }},
 	{"lease", "PGDISPATCH_LEASE", "30s",
@@ -176,11 +188,12 @@ var RunOptions = slices.Concat(DatabaseOptions, []Option{
 		func(c *Config, v string) error { return parseLevel(v, &c.LogLevel) }},
 }, signInOptions)
 
-// DoctorOptions are the options of `run` that concern the addresses of Postgres, Temporal and the callback server.
+// DoctorOptions are the options of `run` that concern the addresses of Postgres, Temporal, the codec server and the
+// callback server.
 var DoctorOptions = slices.DeleteFunc(slices.Clone(RunOptions), func(o Option) bool {
 	return !slices.Contains(
 		[]string{"database-url", "allow-insecure-database", "temporal-address", "temporal-namespace",
-			"allow-insecure-temporal", "listen", "callback-url"}, o.Flag)
+			"allow-insecure-temporal", "codec-endpoint", "codec-token-file", "codec-ca-file", "listen", "callback-url"}, o.Flag)
 })
 
 // AddFlags adds a flag for each Option. Defaults appear in the usage text only, because variables and the file come

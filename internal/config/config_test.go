@@ -48,6 +48,9 @@ var differing = map[string]string{
 	"allow-insecure-temporal": "on",
 	"temporal-address":        "temporal:7233",
 	"temporal-namespace":      "shop",
+	"codec-endpoint":          "https://codec.example.com/shop",
+	"codec-token-file":        "/run/secrets/codec",
+	"codec-ca-file":           "/etc/ssl/shop-ca.pem",
 	"workers":                 "3",
 	"lease":                   "1m",
 	"poll-interval":           "50ms",
@@ -183,7 +186,8 @@ func TestWhatIsNoValueAtAllIsRefused(t *testing.T) {
 		"--temporal-ui-url=localhost:8233", "--temporal-ui-url=javascript:alert(1)", "--temporal-ui-url=//host",
 		"--temporal-ui-url=http://",
 		"--temporal-ui-url=http://me:secret@host", "--temporal-ui-url=http://host/?a=b", "--temporal-ui-url=http://host/#a",
-		"--temporal-ui-url=http://%"} {
+		"--temporal-ui-url=http://%",
+		"--codec-endpoint=http://codec.example.com", "--codec-endpoint=https://me:secret@codec.example.com"} {
 		_, err := readRunConfig(t, nil, arg)
 		name, _, _ := strings.Cut(arg, "=")
 		require.ErrorContains(t, err, name+" is ", arg)

@@ -83,6 +83,7 @@ type replica struct {
 	listener  *notify.Listener    // nil if PGDISPATCH_LISTEN=off
 	gate      *notify.Gate        // nil if PGDISPATCH_LISTEN=off
 	callbacks *complete.Callbacks // nil if no callback URL is configured
+	codec     *temporal.Codec     // nil if no codec server is configured
 	admin     atomic.Pointer[admin.Server]
 	renew     atomic.Pointer[func()] // closes the pools' connections, so that others are opened
 
@@ -112,7 +113,8 @@ func (r *replica) logSettings() {
 	c := r.Config
 	r.log.Info("Starting", "version", r.version, "database", c.Database.Server(), "temporal_address",
 		c.Temporal.HostPort(),
-		"namespace", r.namespace, "workers", c.Workers, "lease", c.Lease.String(), "poll_interval", c.PollInterval.String(),
+		"namespace", r.namespace, "codec_endpoint", c.Codec.Endpoint, "workers", c.Workers, "lease", c.Lease.String(),
+		"poll_interval", c.PollInterval.String(),
 		"start_timeout", c.StartTimeout.String(), "drain_timeout", c.DrainTimeout.String(), "max_watches", c.MaxWatches,
 		"listen", c.Listen, "durable_commits", string(c.Durable), "admin_addr", c.AdminAddr,
 		"callback_url", c.CallbackURL, "callback_addr", c.CallbackAddr)
@@ -155,6 +157,9 @@ func (r *replica) start(ctx context.Context, health *admin.Health) error {
 	r.store = &complete.Postgres{DB: r.database, Owner: r.name, Namespace: namespace}
 	r.ends = complete.NewEnds(r.store, r.telemetry.Finished)
 	client := &temporal.Client{Service: connection.WorkflowService(), Namespace: namespace, Identity: r.name}
+	if client.Codec, err = r.openCodec(); err != nil {
+		return err
+	}
 	if callbacks != nil {
 		client.Callback, err = r.receive(ctx, callbacks, client)
 		if ctx.Err() != nil {
@@ -175,6 +180,15 @@ func (r *replica) start(ctx context.Context, health *admin.Health) error {
 	defer context.AfterFunc(ctx, func() { health.Waiting("stopping: no more items are claimed") })()
 	failpoints(r)
 	return r.run(ctx)
+}
+
+// openCodec returns the codec, or nil if no codec server is configured.
+func (r *replica) openCodec() (codec *temporal.Codec, err error) {
+	if codec, err = r.Codec.Open(r.log.With("component", "codec")); codec != nil {
+		codec.Saw = r.telemetry.Coded
+	}
+	r.codec = codec
+	return codec, err
 }
 
 // wire creates the parts and connects them. They depend on each other only through what is set here.

@@ -18,6 +18,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/web"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/telemetry"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // viewConnections is the size of the web view's own pool, so that viewers take no connections from the replica. A
@@ -97,22 +98,35 @@ func openSite(ctx context.Context, c config.Config, log *slog.Logger) (*web.Site
 	return site, closeAll, nil
 }
 
+// temporalReady returns why Temporal starts no workflows for this replica, or nil. If the codec server is the reason,
+// its own check says so.
+func (r *replica) temporalReady() error {
+	var codec *temporal.CodecError
+	err := r.reach.Err()
+	switch {
+	case errors.As(err, &codec), err == nil && r.codec.Failure() != nil:
+		return nil
+	case err != nil:
+		return fmt.Errorf("it does not answer: %w", postgres.Redact(err))
+	case r.reach.Refused() != nil:
+		return postgres.Redact(r.reach.Refused())
+	case r.telemetry.BreakerOpen():
+		return errors.New("workflows are not accepted; starts are paused and probed")
+	}
+	return nil
+}
+
 // observe registers what telemetry and health report.
 func (r *replica) observe(health *admin.Health) error {
 	checks := []admin.Check{
 		{Name: "database", Do: func(ctx context.Context) error { return databaseReady(ctx, r.database) }},
-		{Name: "temporal", Do: func(context.Context) error {
-			if err := r.reach.Err(); err != nil {
-				return fmt.Errorf("it does not answer: %w", postgres.Redact(err))
-			}
-			if err := r.reach.Refused(); err != nil {
-				return postgres.Redact(err)
-			}
-			if r.telemetry.BreakerOpen() {
-				return errors.New("workflows are not accepted; starts are paused and probed")
+		{Name: "codec", Do: func(context.Context) error {
+			if failure := r.codec.Failure(); failure != nil {
+				return fmt.Errorf("%w: %s", failure, failure.Remedy())
 			}
 			return nil
 		}},
+		{Name: "temporal", Do: func(context.Context) error { return r.temporalReady() }},
 	}
 	checks = append(checks, admin.Check{Name: "claims", Do: func(context.Context) error {
 		return r.dispatch.Failing()

@@ -63,6 +63,9 @@ type instruments struct {
 	// Signals by outcome, and how long a delivered one waited.
 	signals    counterBy
 	signalWait histogram
+	// Calls of the codec server by result, and what they took.
+	codecRequests counterBy
+	codecDuration histogram
 
 	// The replica itself.
 	itemsHeld, workers, watches, breakerOpen, namespacesPaused gauge
@@ -80,6 +83,7 @@ func newInstruments(meter metric.Meter) (*instruments, *maker, error) {
 	all, m := &instruments{}, &maker{meter: meter}
 	all.addProcessing(m)
 	all.addHanding(m)
+	all.addCodec(m)
 	all.addState(m)
 	all.addLimits(m)
 	all.addSignals(m)
@@ -184,6 +188,16 @@ func (i *instruments) addHanding(m *maker) {
 	i.signalWait = m.histogram(Metric{Name: "pgdispatch_signal_seconds", Unit: "seconds", Buckets: waiting,
 		Meaning: "Time from pgdispatch.signal until Temporal accepted the signal, including the rest of the " +
 			"transaction and the wait for the workflow's start."})
+}
+
+// addCodec adds the metrics of calls of the codec server.
+func (i *instruments) addCodec(m *maker) {
+	i.codecRequests = m.counterBy(Metric{Name: "pgdispatch_codec_requests_total", Unit: "requests", Label: "result",
+		Values: []string{"encoded", "decoded", "refused", "unavailable"},
+		Meaning: "Calls of the codec server, including probes. `refused`: it refuses these payloads; `unavailable`: it " +
+			"does not answer, or refuses everything. Without PGDISPATCH_CODEC_ENDPOINT 0."})
+	i.codecDuration = m.histogram(Metric{Name: "pgdispatch_codec_duration_seconds", Unit: "seconds", Buckets: fast,
+		Meaning: "Duration of a call of the codec server. pgdispatch_start_duration_seconds includes those of starts."})
 }
 
 // addState adds the gauges of the replica and of the queue.

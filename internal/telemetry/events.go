@@ -124,6 +124,12 @@ func (t *Telemetry) Signalled(outcome string, signals int, took time.Duration) {
 	}
 }
 
+// Coded implements temporal.Codec's Saw.
+func (t *Telemetry) Coded(result string, took time.Duration) {
+	t.instruments.codecRequests.add(1, result)
+	t.instruments.codecDuration.record(took.Seconds())
+}
+
 // Adopted implements complete.Watcher's Adopted.
 func (t *Telemetry) Adopted(executions int, err error) {
 	t.failed("adopt", err)

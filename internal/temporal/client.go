@@ -49,6 +49,8 @@ type Client struct {
 	Identity  string // shown in the histories of started workflows
 	// Callback makes Temporal report the end of workflows. If nil, no callback is requested.
 	Callback *Callback
+	// Codec encodes what is sent and decodes what workflows return. If nil, payloads are JSON that everybody can read.
+	Codec *Codec
 
 	memories memories
 	// uncompressed is set once a compressed start was refused but accepted uncompressed.
@@ -69,9 +71,19 @@ func (e NamespaceError) Error() string { return string(e) }
 // nobody is the ID of an execution that does not exist.
 const nobody = "00000000-0000-0000-0000-000000000000"
 
-// Probe asks whether Temporal answers and serves the client's namespace. If only the namespace is not served, the error
-// is a NamespaceError. Other refusals count as answers unless they imply that all requests would fail.
+// Probe asks whether Temporal answers and serves the client's namespace, and whether the codec server, if there is one,
+// encodes. If only the namespace is not served, the error is a NamespaceError. If only the codec server does not
+// encode, it is a CodecError.
 func (t *Client) Probe(ctx context.Context) error {
+	if err := t.probeTemporal(ctx); err != nil || t.Codec == nil {
+		return err
+	}
+	return t.Codec.Probe(ctx, t.Namespace)
+}
+
+// probeTemporal is Probe without the codec server. Refusals count as answers unless they imply that all requests would
+// fail.
+func (t *Client) probeTemporal(ctx context.Context) error {
 	response, err := t.Service.DescribeNamespace(ctx,
 		&workflowservice.DescribeNamespaceRequest{Namespace: t.Namespace})
 	if Code(err) == codes.PermissionDenied { // a replica may do without describing its namespace, but not without this

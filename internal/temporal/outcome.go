@@ -90,7 +90,10 @@ func classifyCode(code codes.Code, text string) engine.Outcome {
 // Remedy returns what a person can do about the error of a start, or "" if that is not known.
 func Remedy(err error, namespace string) string {
 	var missing *serviceerror.NamespaceNotFound
+	var codec *CodecError
 	switch {
+	case errors.As(err, &codec):
+		return codec.Remedy()
 	case errors.As(err, &missing):
 		return "register it (" + registration(namespace) +
 			"), or correct workflow_definitions.namespace or TEMPORAL_NAMESPACE; waiting items then start automatically"

@@ -57,6 +57,9 @@ func (t *Client) Signal(ctx context.Context, signal Signal) (continues string, e
 	if signal.Payload != nil {
 		request.Input = &commonpb.Payloads{Payloads: []*commonpb.Payload{jsonPayload(signal.Payload)}}
 	}
+	if err := t.encode(ctx, request.Namespace, request.GetInput().GetPayloads()); err != nil {
+		return "", err
+	}
 	err = bounded(ctx, func(ctx context.Context) error {
 		_, err := t.Service.SignalWorkflowExecution(ctx, request)
 		return err

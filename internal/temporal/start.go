@@ -71,6 +71,9 @@ func (t *Client) Start(ctx context.Context, start Start) (string, error) {
 	if err := t.mayForget(ctx, start); err != nil {
 		return "", err
 	}
+	if err := t.encodeStart(ctx, request); err != nil {
+		return "", err
+	}
 	var wire wire
 	response, err := t.sendWithCallback(ctx, request, start.ExecutionID, &wire)
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
@@ -131,11 +134,11 @@ func (w *wire) options() []grpc.CallOption {
 // unused reports whether the call has ended without a peer, according to gRPC itself.
 func (w *wire) unused() bool { return w.ended.Load() && w.peer.Addr == nil }
 
-// send sends a start, compressed if it is large. If compression is not supported, for example by a proxy, it resends
-// uncompressed, so that one large item does not stop the others.
+// send sends a start, compressed if it is large and no codec has encoded it. If compression is not supported, for
+// example by a proxy, it resends uncompressed, so that one large item does not stop the others.
 func (t *Client) send(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest,
 	wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
-	large := inputBytes(request.GetInput().GetPayloads()) > compressAbove
+	large := t.Codec == nil && inputBytes(request.GetInput().GetPayloads()) > compressAbove
 	if !large || t.uncompressed.Load() {
 		return t.Service.StartWorkflowExecution(ctx, request, wire.options()...)
 	}

@@ -55,6 +55,9 @@ func (t *Client) follow(ctx context.Context, execution Execution,
 		if event == nil {
 			return End{}, false, nil
 		}
+		if err := t.decodeClose(ctx, execution, event); err != nil {
+			return End{}, false, err
+		}
 		end, next, err := read(event)
 		if err != nil {
 			return End{}, false, err

@@ -61,6 +61,7 @@ func Examine(ctx context.Context, c config.Config) []Finding {
 	}
 	defer connection.Close()
 	findings = append(findings, examineTemporal(ctx, connection.WorkflowService(), namespace, queues, database)...)
+	findings = append(findings, checkCodec(ctx, c, namespace)...)
 	return append(findings, checkCallbackURL(ctx, c)...)
 }
 

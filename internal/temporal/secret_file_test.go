@@ -19,7 +19,8 @@ func TestAnAPIKeyIsReadAnewEveryFewSeconds(t *testing.T) {
 		write := func(key string) { require.NoError(t, os.WriteFile(path, []byte(key), 0o600)) }
 		write("first\n")
 		var log bytes.Buffer
-		f := &apiKeyFile{path: path, log: slog.New(slog.NewTextHandler(&log, nil)), key: "first", readAt: time.Now()}
+		f := apiKeyFile(path, slog.New(slog.NewTextHandler(&log, nil)))
+		require.NoError(t, f.open())
 		requireKey := func(want string) {
 			t.Helper()
 			key, err := f.get(t.Context())
@@ -28,22 +29,22 @@ func TestAnAPIKeyIsReadAnewEveryFewSeconds(t *testing.T) {
 		}
 		write("second\n")
 		requireKey("first")
-		time.Sleep(apiKeyInterval)
+		time.Sleep(secretInterval)
 		requireKey("second")
 		require.Contains(t, log.String(), "Temporal's API key has changed")
 		require.NotContains(t, log.String(), "second")
 		for range 2 {
 			require.NoError(t, os.RemoveAll(path))
-			time.Sleep(apiKeyInterval)
+			time.Sleep(secretInterval)
 			requireKey("second")
 		}
 		write("")
-		time.Sleep(apiKeyInterval)
+		time.Sleep(secretInterval)
 		requireKey("second")
 		require.Equal(t, 1, bytes.Count(log.Bytes(),
 			[]byte("Cannot read Temporal's API key anew: going on with the last")), "once")
 		write("third")
-		time.Sleep(apiKeyInterval)
+		time.Sleep(secretInterval)
 		requireKey("third")
 	})
 }

@@ -1,0 +1,383 @@
+package temporal
+
+import (
+	"bytes"
+	"context"
+	"encoding/pem"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	failurepb "go.temporal.io/api/failure/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/converter"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/codectest"
+)
+
+// codecServer is a codec server, and the codec that uses it.
+func codecServer(t testing.TB) (*codectest.Server, *Codec, *bytes.Buffer) {
+	t.Helper()
+	server := codectest.NewServer(false)
+	t.Cleanup(server.Close)
+	var log bytes.Buffer
+	codec, err := CodecTarget{Endpoint: server.URL + "/"}.Open(slog.New(slog.NewTextHandler(&log, nil)))
+	require.NoError(t, err)
+	return server, codec, &log
+}
+
+// coded is a client with the codec.
+func coded(service Service, codec *Codec) *Client {
+	return &Client{Service: service, Namespace: "shop", Identity: "replica_1", Codec: codec}
+}
+
+// aSecretItem is an item with words that nobody but the workers may read.
+func aSecretItem() Start {
+	item := anItem()
+	item.Params = []byte(`{"card": "4111-secret"}`)
+	item.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	item.Options = []byte(`{"memo": {"note": "memo-secret"}, "search_attributes": {"Customer": "acme"},
+		"static_summary": "summary-secret", "static_details": "details-secret"}`)
+	return item
+}
+
+func TestAStartIsEncodedExceptWhatTemporalMustRead(t *testing.T) {
+	t.Parallel()
+	server, codec, _ := codecServer(t)
+	service := &startService{}
+	_, err := coded(service, codec).Start(t.Context(), aSecretItem())
+	require.NoError(t, err)
+	require.Len(t, server.Calls(), 1, "one call for all payloads")
+	require.Equal(t, codectest.Call{Operation: "encode", Namespace: "shop", Bytes: server.Calls()[0].Bytes},
+		server.Calls()[0])
+
+	sent := service.started[0]
+	wire, err := proto.Marshal(sent)
+	require.NoError(t, err)
+	require.NotContains(t, string(wire), "secret")
+	require.NotContains(t, string(wire), "queueItemId")
+	require.Contains(t, string(wire), `"acme"`, "search attributes stay readable")
+	require.Contains(t, string(sent.GetHeader().GetFields()[traceHeader].GetData()), "traceparent")
+	require.JSONEq(t, `"`+anItem().ExecutionID+`"`, string(sent.GetMemo().GetFields()[memoKey].GetData()))
+	decoded, err := server.Codec.Decode([]*commonpb.Payload{sent.GetInput().GetPayloads()[0],
+		sent.GetMemo().GetFields()["note"], sent.GetUserMetadata().GetSummary(), sent.GetUserMetadata().GetDetails()})
+	require.NoError(t, err)
+	for n, says := range []string{"4111-secret", "memo-secret", "summary-secret", "details-secret"} {
+		require.Contains(t, string(decoded[n].GetData()), says)
+		require.Equal(t, "json/plain", string(decoded[n].GetMetadata()["encoding"]))
+	}
+}
+
+func TestEachArgumentIsEncodedAndTheItemsIDsStayReadable(t *testing.T) {
+	t.Parallel()
+	server, codec, _ := codecServer(t)
+	service := &startService{}
+	item := aSecretItem()
+	item.Input, item.Params = Args, []byte(`["one-secret", "two-secret"]`)
+	_, err := coded(service, codec).Start(t.Context(), item)
+	require.NoError(t, err)
+	sent := service.started[0]
+	decoded, err := server.Codec.Decode(sent.GetInput().GetPayloads())
+	require.NoError(t, err)
+	require.Len(t, decoded, 2)
+	require.Equal(t, `"two-secret"`, string(decoded[1].GetData()))
+	for name, field := range sent.GetMemo().GetFields() {
+		require.Equal(t, name != "note", isPlain(field), name)
+	}
+	for name, field := range sent.GetHeader().GetFields() {
+		require.True(t, isPlain(field), name)
+	}
+}
+
+func TestWhatTheApplicationHasEncodedIsNotEncodedAgain(t *testing.T) {
+	t.Parallel()
+	server, codec, _ := codecServer(t)
+	own := &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("binary/mine")}, Data: []byte("sealed")}
+	plain := jsonPayload([]byte(`1`))
+	client := coded(nil, codec)
+	require.NoError(t, client.encode(t.Context(), "shop", []*commonpb.Payload{own, nil, plain}))
+	require.Equal(t, "sealed", string(own.GetData()))
+	require.Equal(t, codectest.Encoding, string(plain.GetMetadata()["encoding"]))
+	require.Equal(t, "json/plain", string(jsonPlain["encoding"]), "shared by all payloads")
+	require.NoError(t, client.encode(t.Context(), "shop", []*commonpb.Payload{own}))
+	require.Len(t, server.Calls(), 1)
+}
+
+func TestSignalsAreEncoded(t *testing.T) {
+	t.Parallel()
+	server, codec, _ := codecServer(t)
+	service := &signalService{}
+	signal := Signal{ExecutionID: "e1", RunID: "run-1", RequestID: "r1", Name: "approve", Payload: []byte(`"secret"`)}
+	client := coded(service, codec)
+	_, err := client.Signal(t.Context(), signal)
+	require.NoError(t, err)
+	decoded, err := server.Codec.Decode(service.got[0].GetInput().GetPayloads())
+	require.NoError(t, err)
+	require.Equal(t, `"secret"`, string(decoded[0].GetData()))
+
+	server.Fail(func(codectest.Call) int { return http.StatusServiceUnavailable })
+	_, err = client.Signal(t.Context(), signal)
+	require.ErrorIs(t, err, ErrAway, "the signaler waits as for Temporal")
+	require.NotEqual(t, engine.Permanent, Classify(err))
+	require.Len(t, service.got, 1)
+	signal.Payload = nil
+	_, err = client.Signal(t.Context(), signal)
+	require.NoError(t, err, "there is nothing to encode")
+}
+
+// answering makes the server answer with a status when all conditions hold.
+func answering(answer int, when ...func(codectest.Call) bool) func(codectest.Call) int {
+	return func(call codectest.Call) int {
+		for _, holds := range when {
+			if !holds(call) {
+				return 0
+			}
+		}
+		return answer
+	}
+}
+
+func isLarge(call codectest.Call) bool  { return call.Bytes > 150 }
+func isDecode(call codectest.Call) bool { return call.Operation == "decode" }
+
+func TestNothingIsSentThatTheCodecServerDoesNotEncode(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fails   func(codectest.Call) int
+		outcome engine.Outcome
+		says    string
+		remedy  string
+	}{
+		"overload":   {answering(http.StatusServiceUnavailable), engine.Unreached, "503 Service Unavailable", "check that"},
+		"rate limit": {answering(http.StatusTooManyRequests), engine.Unreached, "429 Too Many Requests", "check that"},
+		"no token":   {answering(http.StatusUnauthorized), engine.Blocked, "401 Unauthorized", "CODEC_TOKEN_FILE"},
+		"forbidden":  {answering(http.StatusForbidden), engine.Blocked, "403 Forbidden", "CODEC_TOKEN_FILE"},
+		"no such path": {answering(http.StatusNotFound), engine.Blocked, "404 Not Found",
+			"correct PGDISPATCH_CODEC_ENDPOINT"},
+		"redirection": {answering(http.StatusFound), engine.Blocked, "302 Found", "PGDISPATCH_CODEC_ENDPOINT"},
+		"no codec":    {answering(http.StatusNoContent), engine.Unreached, "204 No Content", "check that"},
+		"another server that refuses everything": {answering(http.StatusBadRequest), engine.Blocked, "400 Bad Request",
+			"correct PGDISPATCH_CODEC_ENDPOINT"},
+		"bad payload": {answering(http.StatusBadRequest, isLarge), engine.Permanent, "does not encode this", ""},
+		"too large":   {answering(http.StatusRequestEntityTooLarge, isLarge), engine.Permanent, "413", ""},
+		"invalid":     {answering(http.StatusUnprocessableEntity, isLarge), engine.Permanent, "422", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, codec, log := codecServer(t)
+			server.Fail(c.fails)
+			service := &startService{}
+			client := coded(service, codec)
+			_, err := client.Start(t.Context(), aSecretItem())
+			require.ErrorContains(t, err, "encode payloads: codec server "+server.URL)
+			require.ErrorContains(t, err, c.says)
+			require.Equal(t, c.outcome.String(), Classify(err).String())
+			require.Contains(t, Remedy(err, "shop"), c.remedy)
+			require.Empty(t, service.started)
+			require.Equal(t, c.outcome != engine.Permanent, codec.Failure() != nil)
+
+			server.Fail(nil)
+			_, err = client.Start(t.Context(), aSecretItem())
+			require.NoError(t, err)
+			require.Nil(t, codec.Failure())
+			if c.outcome != engine.Permanent {
+				require.Equal(t, 1, strings.Count(log.String(),
+					`msg="The codec server does not encode; nothing is sent to Temporal until it does"`), log.String())
+				require.Contains(t, log.String(), `msg="The codec server encodes again"`)
+			}
+			require.NotContains(t, log.String(), "secret")
+		})
+	}
+}
+
+func TestACodecServerThatDoesNotAnswerIsUnreached(t *testing.T) {
+	t.Parallel()
+	arrived, done := make(chan struct{}, 9), make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		arrived <- struct{}{}
+		<-done
+	}))
+	t.Cleanup(silent.Close)
+	t.Cleanup(func() { close(done) })
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("<html>"))
+	}))
+	t.Cleanup(other.Close)
+	for endpoint, says := range map[string]string{
+		silent.URL: "encode timed out after 3s", gone.URL: "connection refused", other.URL: "unable to unmarshal payloads",
+	} {
+		codec, err := CodecTarget{Endpoint: endpoint}.Open(slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		var results []string
+		codec.Saw = func(result string, took time.Duration) {
+			require.Positive(t, took)
+			results = append(results, result)
+		}
+		service := &startService{}
+		_, err = coded(service, codec).Start(t.Context(), aSecretItem())
+		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, endpoint)
+		require.NotContains(t, err.Error(), "secret")
+		require.Equal(t, engine.Unreached, Classify(err))
+		require.ErrorIs(t, err, ErrAway)
+		require.Empty(t, service.started)
+		require.Equal(t, []string{CodecUnavailable}, results)
+	}
+}
+
+func TestResultsAreDecoded(t *testing.T) {
+	t.Parallel()
+	server, codec, log := codecServer(t)
+	seal := func(text string) *commonpb.Payload {
+		sealed, err := server.Codec.Encode([]*commonpb.Payload{jsonPayload([]byte(text))})
+		require.NoError(t, err)
+		return sealed[0]
+	}
+	look := func(payload *commonpb.Payload) (End, error) {
+		event := completed("")
+		event.GetWorkflowExecutionCompletedEventAttributes().Result = &commonpb.Payloads{
+			Payloads: []*commonpb.Payload{payload}}
+		end, _, err := coded(&fakeService{answers: answers(event)}, codec).Ended(t.Context(), Execution{ID: "e1", RunID: "r"})
+		return end, err
+	}
+	end, err := look(seal(`{"total": 3}`))
+	require.NoError(t, err)
+	require.Equal(t, End{Outcome: "COMPLETED", Result: `{"total": 3}`}, end)
+	end, err = look(jsonPayload([]byte(`1`)))
+	require.NoError(t, err)
+	require.Equal(t, "1", end.Result, "of a worker without the codec")
+
+	server.Fail(answering(http.StatusBadGateway))
+	_, err = look(seal(`1`))
+	require.ErrorIs(t, err, ErrAway, "the end is recorded when the codec server answers")
+	var away *CodecError
+	require.ErrorAs(t, err, &away)
+
+	for _, answer := range []int{http.StatusInternalServerError, http.StatusForbidden, http.StatusBadRequest} {
+		server.Fail(answering(answer, isDecode))
+		end, err = look(seal(`1`))
+		require.NoError(t, err, "it encodes, so another try would not help")
+		require.Equal(t, "COMPLETED", end.Outcome)
+		require.Empty(t, end.Result)
+		require.Contains(t, end.Reason, `encoding "binary/encrypted"`)
+	}
+	require.Contains(t, log.String(),
+		`msg="The codec server does not decode how a workflow ended; it is recorded without" execution_id=e1`)
+}
+
+func TestFailuresWithEncodedAttributesAreDecoded(t *testing.T) {
+	t.Parallel()
+	server, codec, _ := codecServer(t)
+	cause := &failurepb.Failure{Message: "no gas", StackTrace: "oven.go:3"}
+	failure := &failurepb.Failure{Message: "the oven is cold", Cause: cause,
+		FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+			ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: "Oven"}}}
+	encrypting := converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), server.Codec)
+	for _, f := range []*failurepb.Failure{failure, cause} {
+		require.NoError(t, converter.EncodeCommonFailureAttributes(encrypting, f))
+	}
+	event := failed(failure, "")
+	kept := proto.CloneOf(event)
+	end, _, err := coded(&fakeService{answers: answers(event)}, codec).Ended(t.Context(), Execution{ID: "e1", RunID: "r"})
+	require.NoError(t, err)
+	require.Equal(t, End{Outcome: "FAILED", Reason: "the oven is cold (Oven): no gas"}, end)
+	require.Len(t, server.Calls(), 1, "one call for all causes")
+
+	server.Fail(answering(http.StatusForbidden, isDecode))
+	end, _, err = coded(&fakeService{answers: answers(kept)}, codec).Ended(t.Context(), Execution{ID: "e1", RunID: "r"})
+	require.NoError(t, err)
+	require.Equal(t, "Encoded failure (Oven): Encoded failure", end.Reason)
+}
+
+func answers(event *historypb.HistoryEvent) []func() (*historyResponse, error) {
+	return []func() (*historyResponse, error){closed(event)}
+}
+
+func TestATokenAndAnAuthorityAreReadAnew(t *testing.T) {
+	t.Parallel()
+	server, other := codectest.NewServer(true), codectest.NewServer(true)
+	t.Cleanup(server.Close)
+	t.Cleanup(other.Close)
+	dir := t.TempDir()
+	write := func(name string, text []byte) string {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+		return filepath.Join(dir, name)
+	}
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	target := CodecTarget{Endpoint: server.URL, TokenFile: write("token", []byte("first\n"))}
+	log := slog.New(slog.DiscardHandler)
+	untrusting, err := target.Open(log)
+	require.NoError(t, err)
+	untrusted := untrusting.Probe(t.Context(), "shop")
+	require.ErrorContains(t, untrusted, "certificate signed by unknown authority")
+	require.Contains(t, Remedy(untrusted, ""), "PGDISPATCH_CODEC_CA_FILE")
+	require.Empty(t, server.Calls(), "not even the token is sent")
+
+	target.CAFile = write("ca.pem", authority)
+	codec, err := target.Open(log)
+	require.NoError(t, err)
+	require.NoError(t, codec.Probe(t.Context(), "shop"))
+	require.Equal(t, codectest.Call{Operation: "encode", Namespace: "shop", Authorization: "Bearer first",
+		Bytes: server.Calls()[0].Bytes}, server.Calls()[0])
+
+	for _, bad := range []CodecTarget{{TokenFile: "x"}, {CAFile: "x"}, {Endpoint: "https://a", TokenFile: "/nowhere"},
+		{Endpoint: "https://a", CAFile: target.TokenFile}, {Endpoint: "https://a", CAFile: "/nowhere"},
+		{Endpoint: "https://a", TokenFile: write("empty", []byte("\n"))}} {
+		require.ErrorContains(t, bad.Verify(), "PGDISPATCH_CODEC_", "%+v", bad)
+	}
+	require.NoError(t, CodecTarget{}.Verify())
+	none, err := CodecTarget{}.Open(log)
+	require.NoError(t, err)
+	require.Nil(t, none.Failure())
+
+	write("ca.pem", []byte("torn"))
+	codec.transport.(*http.Transport).CloseIdleConnections()
+	require.NoError(t, codec.Probe(t.Context(), "shop"), "the last good file counts")
+	write("token", []byte("second"))
+	codec.token.readAt = time.Time{} // its two seconds are over
+	require.NoError(t, codec.Probe(t.Context(), "shop"))
+	require.Equal(t, "Bearer second", server.Calls()[2].Authorization)
+}
+
+func TestAStartThatIsCancelledWhileItIsEncodedWasNotSent(t *testing.T) {
+	t.Parallel()
+	server, codec, log := codecServer(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var cancelled atomic.Bool
+	server.Fail(func(codectest.Call) int {
+		cancelled.Store(true)
+		cancel()
+		<-ctx.Done()
+		return http.StatusServiceUnavailable
+	})
+	service := &startService{}
+	_, err := coded(service, codec).Start(ctx, aSecretItem())
+	require.True(t, cancelled.Load())
+	require.Equal(t, engine.NotSent.String(), Classify(err).String())
+	require.Empty(t, service.started)
+	require.Nil(t, codec.Failure(), "it says nothing about the codec server: %s", log)
+}
+
+func TestTheProbeAsksTheCodecServerToo(t *testing.T) {
+	t.Parallel()
+	server, codec, _ := codecServer(t)
+	client := coded(&fakeService{}, codec)
+	require.NoError(t, client.Probe(t.Context()))
+	require.True(t, slices.ContainsFunc(server.Calls(), func(c codectest.Call) bool { return c.Operation == "encode" }))
+	server.Fail(answering(http.StatusBadGateway))
+	var failure *CodecError
+	require.ErrorAs(t, client.Probe(t.Context()), &failure)
+}
