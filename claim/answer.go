@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
@@ -237,4 +238,23 @@ func (k keyStanding) after(taken int) schedule.KeyStanding {
 		after.RetryIn = time.Duration(k.Again*float64(time.Second)) + time.Microsecond
 	}
 	return after
+}
+
+// startable sets the items' Startable. An unanswered start holds its slot, so it has been startable since it was due.
+func (a *claimAnswer) startable(p schedule.Proposal) {
+	type key struct {
+		workspace schedule.WorkspaceID
+		priority  int
+	}
+	from := map[key]time.Time{}
+	for _, e := range p.Entries {
+		from[key{e.Workspace, e.Priority}] = e.Startable
+	}
+	for n := range a.items {
+		item := &a.items[n]
+		item.Startable = item.Waited
+		if since := from[key{a.workspaces[n], item.Priority}]; !since.IsZero() && !item.Unanswered {
+			item.Startable = min(item.Waited, max(a.standing.At.Sub(since), 0))
+		}
+	}
 }

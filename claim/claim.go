@@ -249,3 +249,8 @@ func aroundLocks[T any](ctx context.Context, s *Store, items []T, id func(T) int
 	}
 	return do(slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !slices.Contains(free, id(item)) }))
 }
+
+// ClaimLockTimeout is the lock_timeout for connections that claim: how long a combined settle and claim waits for the
+// row of an item that it settles. It is short because all other claims queue behind it. Items that it could not settle
+// are settled separately, where they block no claim.
+const ClaimLockTimeout = 100 * time.Millisecond

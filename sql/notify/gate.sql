@@ -6,7 +6,7 @@ current_setting('pgdispatch.notify', true) is distinct from 'off'
            and not (pg_try_advisory_xact_lock_shared(pgdispatch.gate_key()) and coalesce(pg_sequence_last_value('pgdispatch.gate'), 2) = 2)
            and {{ template "room" }}
 {{ end }}
-{{- /* Whether the notification queue of the cluster has room. The bound is that of notify/queue.go. */ -}}
+{{- /* Whether the notification queue of the cluster has room. The bound is notify.QueueBound. */ -}}
 {{ define "room" -}}
 pg_notification_queue_usage() < 0.1
 {{ end }}
@@ -18,7 +18,8 @@ select pg_try_advisory_lock(pgdispatch.gate_key() + 1)
 
 -- name: gate_leave
 -- writes the gate
--- Leaves duty; nobody notifies. The gate is set before the unlock, so that the next on duty has the last word.
+-- Leaves duty and opens the gate, so that nobody notifies. The gate is set before the unlock: otherwise this statement
+-- could overwrite what the next on duty sets.
 select case setval('pgdispatch.gate', 2) when 2 then pg_advisory_unlock(pgdispatch.gate_key() + 1) end
 
 -- name: gate_shut

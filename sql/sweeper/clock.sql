@@ -1,4 +1,4 @@
--- What waits for a time that the clock, set back, would reach too late.
+-- Stored times that lie ahead because the database's clock was set back.
 
 {{- /* For bring_back: which rows to change. The argument is their table and condition. Locked rows are left: whoever holds
 them writes the new time, or they are looked at again once it has ended. */ -}}
@@ -17,9 +17,9 @@ select b.times, b.more, b.open_to
 from pgdispatch.bring_back($1::integer) b
 
 -- function: bring_back
--- PENDING -> PENDING; CLAIMED -> CLAIMED. What a sweeper calls when the database's clock was set back: a stored time that
--- is further ahead than its own period means now. Whatever waits for such a time would wait until the clock has passed
--- it. Less than a second is ignored. A time that an application asked for is left as it is.
+-- PENDING -> PENDING; CLAIMED -> CLAIMED. A sweeper calls it when the database's clock was set back. What waits for a
+-- stored time would wait until the clock has passed it. Therefore a time that is further ahead than its own period is
+-- replaced by the present one. Less than a second is ignored. A time that an application asked for is left as it is.
 --
 -- Returns how many rows were changed, at most at_most of each kind; whether there may be more; and the first transaction
 -- ID that was not given out yet: once all earlier transactions have ended, call it again, because they may have stored
@@ -155,8 +155,8 @@ as $$
 $$;
 
 -- function: bring_back_rates
--- For bring_back: the starts that rates count happened now, and parked items are tried now. Only claims write the first
--- two, so they wait.
+-- For bring_back: counts starts that lie ahead as starts of now, and makes such parked items due now. Takes the lock of
+-- claims, because only claims write what rates count.
 create or replace function pgdispatch.bring_back_rates(at_time timestamptz, at_most integer) returns integer
 language plpgsql volatile
 as $$
@@ -195,8 +195,8 @@ end;
 $$;
 
 -- function: bring_back_tries
--- For bring_back: signals, stop requests and running executions. A request that was never tried is tried now. Another one
--- may be under way; it is tried again when the present try is over. An execution was started, or asked about, now.
+-- For bring_back: signals, stop requests and running executions. A request that was never tried becomes due now. Another
+-- one may be under way, and becomes due after the longest backoff. An execution counts as started, or asked about, now.
 create or replace function pgdispatch.bring_back_tries(at_time timestamptz, at_most integer) returns integer
 language plpgsql volatile
 as $$
@@ -235,8 +235,8 @@ end;
 $$;
 
 -- function: bring_back_turns
--- For bring_back: what was done ahead was done now. What is drawn by the minute is deleted instead, or the present minutes
--- would count as recorded.
+-- For bring_back: what is recorded as done at a time ahead counts as done now. The minutes of the plots are deleted
+-- instead: otherwise the present minutes would count as recorded.
 create or replace function pgdispatch.bring_back_turns(at_time timestamptz, at_most integer) returns integer
 language plpgsql volatile
 as $$
@@ -291,8 +291,8 @@ end;
 $$;
 
 -- function: bring_back_ended
--- For delete_finished: items that ended, or dead letters that were handled, later than that are from before the clock was
--- set back: see bring_back. They are kept from now on.
+-- For delete_finished: items that ended, and dead letters that were handled, after the time `later` are from before the
+-- clock was set back: see bring_back. Their retention begins now.
 create or replace function pgdispatch.bring_back_ended(ids bigint[], at_time timestamptz, later timestamptz) returns void
 language sql volatile
 as $$
