@@ -10,27 +10,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// ReplicaState is the state of a replica at its last heartbeat.
-type ReplicaState struct {
-	// Busy is the number of items it held.
-	Busy int `json:"busy"`
-	// BreakerOpen reports whether its circuit breaker is open: Temporal accepts no workflows from it, so it has paused and
-	// probes.
-	BreakerOpen bool `json:"breaker_open"`
-	// BreakerSince is since when it has been open. Nil if it is not.
-	BreakerSince *time.Time `json:"breaker_since,omitempty"`
-	// PausedNamespaces is the number of Temporal namespaces that it has paused because they accept no workflows.
-	PausedNamespaces int `json:"paused_namespaces"`
-	// Listening reports whether LISTEN is active. Nil means that LISTEN is disabled.
-	Listening *bool `json:"listening,omitempty"`
-	// OnDuty reports whether it is the replica that notifications are for.
-	OnDuty bool `json:"on_duty"`
-	// StartsPerSecond is its rate of starts over the last ten seconds or, if there were few, over the last minute.
-	StartsPerSecond float64 `json:"starts_per_second"`
-	// WakeUps counts, by source, what made it look at the table since it started.
-	WakeUps map[string]int64 `json:"wake_ups,omitempty"`
-}
-
 // StartWaits is how long started items had waited.
 type StartWaits struct {
 	// Due counts from when an item was due, so it includes waits for capacity. Startable counts from when nothing but
@@ -150,6 +129,15 @@ func (m Minute) StartsPerSecond() float64 {
 	return float64(m.Started) / m.Passed.Seconds()
 }
 
+// Activity returns the minutes since back ago without gaps, the current one last. Nil if no replica ran in them. They
+// are kept for a day, and not by workspace: a store within some has none.
+func (s *Store) Activity(ctx context.Context, back time.Duration) ([]Minute, error) {
+	if s.Scope != nil {
+		return nil, nil
+	}
+	return s.activity(ctx, back)
+}
+
 // noted is a minute and the database time at which it was read.
 type noted struct {
 	Minute
@@ -178,3 +166,85 @@ func (s *Store) activity(ctx context.Context, back time.Duration) ([]Minute, err
 	}
 	return minutes, nil
 }
+
+// Condense joins every n minutes into one. Starts are added up, ends are averages per minute, and of the numbers of
+// items it keeps the highest.
+func Condense(minutes []Minute, n int) []Minute {
+	joined := []Minute{}
+	for len(minutes) > 0 {
+		size := len(minutes) % n // the first may be of fewer
+		if size == 0 {
+			size = n
+		}
+		joined = append(joined, join(minutes[:size]))
+		minutes = minutes[size:]
+	}
+	return joined
+}
+
+func join(minutes []Minute) Minute {
+	all := Minute{At: minutes[0].At}
+	for _, m := range minutes {
+		all.Started, all.Passed = all.Started+m.Started, all.Passed+m.Passed
+		all.Completed, all.Failed, all.Cancelled = all.Completed+m.Completed, all.Failed+m.Failed, all.Cancelled+m.Cancelled
+		all.Waiting, all.Claimed, all.Running = higher(all.Waiting, m.Waiting), higher(all.Claimed, m.Claimed),
+			higher(all.Running, m.Running)
+		all.Waits.Merge(m.Waits)
+		all.StartableWaits.Merge(m.StartableWaits)
+	}
+	n := int64(len(minutes))
+	all.Completed, all.Failed, all.Cancelled = (all.Completed+n-1)/n, (all.Failed+n-1)/n, (all.Cancelled+n-1)/n
+	return all
+}
+
+func higher(a, b *int64) *int64 {
+	if a == nil || b != nil && *b > *a {
+		return b
+	}
+	return a
+}
+
+// Stretch is a workspace's activity in some minutes. Ends are counted when a sweep sees them, some seconds later.
+type Stretch struct {
+	At        time.Time
+	Known     bool // false for the time before anything was recorded of any workspace
+	Started   int64
+	Completed int64
+	Failed    int64
+	Cancelled int64
+	// Waited is how long the started items had been due, in total, and Longest the longest of these times.
+	Waited, Longest time.Duration
+}
+
+// StretchMinutes is the number of minutes of a Stretch.
+const StretchMinutes = 5
+
+// WorkspaceActivity returns a workspace's activity since back ago without gaps, the current stretch last. It is kept
+// for a day. Nil if the workspace is not in scope.
+func (s *Store) WorkspaceActivity(ctx context.Context, id string, back time.Duration) ([]Stretch, error) {
+	return postgres.Read[Stretch](ctx, s.DB, "read activity of workspace", sql.Text("workspace_activity_read"), id, back,
+		s.Scope)
+}
+
+// JoinStretches adds up every n stretches.
+func JoinStretches(all []Stretch, n int) []Stretch {
+	joined := []Stretch{}
+	for len(all) > 0 {
+		size := (len(all)-1)%n + 1 // the first may be of fewer
+		sum := Stretch{At: all[0].At}
+		for _, s := range all[:size] {
+			sum.Known = sum.Known || s.Known
+			sum.Started, sum.Completed = sum.Started+s.Started, sum.Completed+s.Completed
+			sum.Failed, sum.Cancelled = sum.Failed+s.Failed, sum.Cancelled+s.Cancelled
+			sum.Waited, sum.Longest = sum.Waited+s.Waited, max(sum.Longest, s.Longest)
+		}
+		joined, all = append(joined, sum), all[size:]
+	}
+	return joined
+}
+
+// Begins returns when the stretch begins.
+func (s Stretch) Begins() time.Time { return s.At }
+
+// Active reports whether anything was started or ended.
+func (s Stretch) Active() bool { return s.Started+s.Completed+s.Failed+s.Cancelled > 0 }

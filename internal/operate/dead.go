@@ -9,18 +9,11 @@ import (
 )
 
 const (
-	// findTimeout bounds a search through all dead letters.
-	findTimeout = time.Minute
+	// FailuresLooked is the number of newest failures that DeadGroups groups.
+	FailuresLooked = 2_000
+	// errorsLooked is the number of newest failures whose errors CompleteErrors looks at.
+	errorsLooked = 500
 )
-
-// Failure is a failure that was counted against an item.
-type Failure struct {
-	Failure  int       `json:"failure"` // 1 is the first
-	Attempt  int       `json:"attempt"`
-	FailedAt time.Time `json:"failed_at"`
-	Error    string    `json:"error"`
-	Replica  string    `json:"replica,omitempty"`
-}
 
 // DeadFilter selects dead letters. The zero value selects all open ones.
 type DeadFilter struct {
@@ -46,13 +39,6 @@ func (k *DeadKey) columns() (failedAt *time.Time, id *int64) {
 		return nil, nil
 	}
 	return &k.FailedAt, &k.ID
-}
-
-// Moment is an absolute time or, with Ago, a duration before the database's current time. The zero value means no
-// limit.
-type Moment struct {
-	At  *time.Time
-	Ago *time.Duration
 }
 
 // FindDeadLetters returns the IDs of up to atMost dead letters, the latest failure first. If atMost is zero, it
@@ -93,20 +79,38 @@ func (s *Store) findDeadLetters(ctx context.Context, filter DeadFilter, last *De
 		s.scoped(filter.Workspaces), lastAt, lastID)
 }
 
-// KnowsName reports whether a workspace and a definition with these names exist.
-func (s *Store) KnowsName(ctx context.Context, workspace,
-	definition string) (workspaceKnown, definitionKnown bool, err error) {
-	type answer struct{ Workspace, Definition bool }
-	known, err := postgres.Read[answer](ctx, s.DB, "find names", sql.Text("dead_known"), workspace, definition)
-	if err != nil || len(known) == 0 {
-		return false, false, err
-	}
-	return known[0].Workspace, known[0].Definition, nil
+// DeadGroup is a group of open dead letters whose errors differ only in IDs and numbers.
+type DeadGroup struct {
+	Kind       string    `json:"kind"`
+	Items      int64     `json:"items"`
+	Workspaces int64     `json:"workspaces"`
+	FirstAt    time.Time `json:"first_at"`
+	LastAt     time.Time `json:"last_at"`
+	Newest     int64     `json:"newest"`  // the ID of the newest item
+	Example    string    `json:"example"` // its error
 }
 
-// Failures returns the failures that were counted against an item, the first failure first.
-func (s *Store) Failures(ctx context.Context, item int64) ([]Failure, error) {
-	return postgres.Read[Failure](ctx, s.DB, "read failures", sql.Text("dead_history"), item, s.Scope)
+// DeadGroups groups the open dead letters among the newest 2,000 failures. It returns up to atMost groups, the largest
+// first.
+func (s *Store) DeadGroups(ctx context.Context, atMost int) ([]DeadGroup, error) {
+	return postgres.Read[DeadGroup](ctx, s.DB, "group dead letters", sql.Text("view_dead_groups"), FailuresLooked, atMost,
+		s.Scope)
+}
+
+// DeadOfKind returns the IDs of up to atMost dead letters of a group, the latest failure first. The list starts after
+// the given key, or at the first if after is nil. It looks at the same failures as DeadGroups.
+func (s *Store) DeadOfKind(ctx context.Context, kind string, workspaces []string, after *DeadKey,
+	atMost int) ([]int64, error) {
+	failedAt, id := after.columns()
+	return postgres.Values[int64](ctx, s.DB, "read a group of dead letters", sql.Text("view_dead_group"), FailuresLooked,
+		kind, atMost, failedAt, id, s.scoped(workspaces))
+}
+
+// CompleteErrors returns up to atMost texts that contain part, ignoring case, and that errors of recent failures have
+// in common. The most frequent comes first.
+func (s *Store) CompleteErrors(ctx context.Context, part string, atMost int) ([]string, error) {
+	return postgres.Values[string](ctx, s.DB, "find errors", sql.Text("view_errors"), errorsLooked, part, atMost,
+		s.Scope)
 }
 
 // Replay is the item that currently replays a dead letter.

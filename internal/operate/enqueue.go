@@ -30,6 +30,39 @@ var (
 
 var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
+// NewItem is an item to enqueue.
+type NewItem struct {
+	WorkspaceID          string
+	WorkflowDefinitionID string
+	Params               string // a JSON object
+	Priority             int
+	RunAt                *time.Time     // nil means after RunIn
+	RunIn                *time.Duration // from the database's current time; nil means at once
+	IdempotencyKey       string         // empty means none
+	LimitKey             string         // empty means none
+	Traceparent          string         // empty means none; only EnqueueAll sets it
+}
+
+// Enqueued is the item that Enqueue inserted or found.
+type Enqueued struct {
+	ID          int64  `json:"id"`
+	ExecutionID string `json:"execution_id"`
+	Inserted    bool   `json:"inserted"` // false if the workspace has an item with this idempotency key
+}
+
+// Enqueue inserts an item as an application would. If the workspace has an item with the same idempotency key, Enqueue
+// returns that item instead.
+func (s *Store) Enqueue(ctx context.Context, n NewItem, who string) (Enqueued, error) {
+	made, err := postgres.Read[Enqueued](ctx, s.DB, "enqueue item", sql.Text("item_enqueue"), n.WorkspaceID,
+		n.WorkflowDefinitionID, n.Params, n.Priority,
+		n.RunAt, n.RunIn, postgres.OrNull(n.IdempotencyKey), who,
+		postgres.OrNull(n.LimitKey))
+	if err != nil || len(made) == 0 {
+		return Enqueued{}, err
+	}
+	return made[0], nil
+}
+
 // EnqueueAll inserts items in one transaction, and returns the IDs of the new ones. It leaves out items whose
 // idempotency key an item of their workspace has already.
 func (s *Store) EnqueueAll(ctx context.Context, items []NewItem, who string) ([]int64, error) {
@@ -88,4 +121,34 @@ func (n NewItem) checkParams() error {
 		return fmt.Errorf("params is %s: it must be an object, such as {\"orderId\": 42}", is)
 	}
 	return nil
+}
+
+// KeyPolicy says what EnqueueKeyed does while the item that holds the key waits or runs: see docs/enqueue.md.
+type KeyPolicy struct {
+	Key           string
+	OnConflict    string         // skip, replace or debounce; empty means skip
+	Quiet, AtMost *time.Duration // of debounce; nil means not given
+	KeepPriority  bool           // whether an item that waits keeps its priority
+}
+
+// Keyed is the item that holds a key.
+type Keyed struct {
+	ID          int64  `json:"id"`
+	ExecutionID string `json:"execution_id"`
+	Action      string `json:"action"` // inserted, skipped, replaced or debounced
+}
+
+// EnqueueKeyed enqueues an item under a key. It returns false if a trigger suppressed the row.
+func (s *Store) EnqueueKeyed(ctx context.Context, n NewItem, p KeyPolicy, who string) (Keyed, bool, error) {
+	priority := &n.Priority
+	if p.KeepPriority {
+		priority = nil
+	}
+	made, err := postgres.Read[Keyed](ctx, s.DB, "enqueue item", sql.Text("item_enqueue_key"), n.WorkspaceID,
+		n.WorkflowDefinitionID, n.Params, priority, n.RunAt, n.RunIn, p.Key, postgres.OrNull(p.OnConflict), p.Quiet,
+		p.AtMost, who, postgres.OrNull(n.LimitKey))
+	if err != nil || len(made) == 0 {
+		return Keyed{}, false, err
+	}
+	return made[0], true, nil
 }

@@ -4,10 +4,26 @@ package operate
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+)
+
+const (
+	maxWho    = 200
+	maxReason = 500
+	// CountLimit is the number of items up to which a status of a workspace is counted exactly. The result shows where it
+	// was reached.
+	CountLimit = 1000
+	// findTimeout bounds a search through all items or dead letters.
+	findTimeout = time.Minute
+	// uniqueViolation is the SQLSTATE of a row that exists already.
+	uniqueViolation = "23505"
 )
 
 // Store executes the operators' statements. Those that change something also write to the audit log.
@@ -38,3 +54,28 @@ func (s *Store) scoped(workspaces []string) []string {
 		return !slices.Contains(s.Scope, strings.ToLower(id))
 	})
 }
+
+// Moment is an absolute time or, with Ago, a duration before the database's current time. The zero value means no
+// limit.
+type Moment struct {
+	At  *time.Time
+	Ago *time.Duration
+}
+
+// ValidWho reports whether who is valid as the author of a change in the audit log: 1 to 200 characters of valid UTF-8
+// without control characters.
+func ValidWho(who string) bool {
+	n := utf8.RuneCountInString(who)
+	return n >= 1 && n <= maxWho && utf8.ValidString(who) && !strings.ContainsFunc(who, unicode.IsControl)
+}
+
+// ValidReason reports whether reason is valid as the reason for stopping a workflow, in the audit log and in Temporal:
+// up to 500 characters that Clean does not change.
+func ValidReason(reason string) bool {
+	return utf8.RuneCountInString(reason) <= maxReason && postgres.Clean(reason) == reason
+}
+
+var uuidText = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
+// IsUUID reports whether a text is a UUID in its usual form, with hyphens.
+func IsUUID(text string) bool { return uuidText.MatchString(text) }

@@ -22,6 +22,8 @@ const (
 	bulkBatch = 500
 	// lettersLooked is how many failures a page of dead letters examines, bulkLooked how many a bulk action does.
 	lettersLooked, bulkLooked = 10_000, 100_000
+	// groupsShown is the maximum number of groups of dead letters.
+	groupsShown = 100
 	// samplesShown is how many of them the confirmation page lists.
 	samplesShown = 5
 )
@@ -34,6 +36,11 @@ type deadData struct {
 
 // Looked returns how many of the newest failures are grouped.
 func (deadData) Looked() int { return operate.FailuresLooked }
+
+func (s *Site) dead(r *http.Request) (string, any, error) {
+	groups, err := s.Read.DeadGroups(r.Context(), groupsShown)
+	return "dead", deadData{Groups: groups, Bar: letterBar()}, err
+}
 
 // letterFilter selects dead letters, either by kind or by all other filters.
 type letterFilter struct {

@@ -169,3 +169,55 @@ func readTokens(line string) (tokens []token, err error) {
 	}
 	return tokens, nil
 }
+
+// suggestionsShown is how many names are suggested.
+const suggestionsShown = 10
+
+// suggest answers with values of a filter, one a line: those that begin as typed, or parts of recent errors that
+// contain what is typed. Definitions are those of one workspace.
+func (s *Site) suggest(w http.ResponseWriter, r *http.Request) {
+	names, err := s.suggestions(r)
+	if err != nil {
+		s.answer(w, r, "", nil, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprint(w, strings.Join(names, "\n"))
+}
+
+func (s *Site) suggestions(r *http.Request) (names []string, err error) {
+	typed, workspace := r.URL.Query().Get("q"), r.URL.Query().Get("workspace")
+	if err := checkText("q", typed); err != nil {
+		return nil, err
+	}
+	if err := checkText("workspace", workspace); err != nil {
+		return nil, err
+	}
+	of := r.URL.Query().Get("of")
+	switch of {
+	case "status":
+		return beginning(statuses, strings.ToUpper(typed)), nil
+	case "since", "until":
+		return beginning(suggestedAges, typed), nil
+	}
+	if of == "error" {
+		errors, err := s.Read.CompleteErrors(r.Context(), typed, suggestionsShown)
+		return slices.DeleteFunc(errors, func(text string) bool { return checkText("error", text) != nil }), err
+	}
+	if of == "workspace" {
+		found, err := s.Read.CompleteWorkspaces(r.Context(), typed, suggestionsShown)
+		for _, w := range found {
+			names = append(names, w.Name)
+		}
+		return names, err
+	}
+	found, err := s.Read.FindWorkspaces(r.Context(), workspace)
+	if err != nil || len(found) != 1 {
+		return nil, err
+	}
+	return s.Read.CompleteDefinitions(r.Context(), found[0].ID, typed, suggestionsShown)
+}
+
+func beginning(all []string, typed string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(one string) bool { return !strings.HasPrefix(one, typed) })
+}

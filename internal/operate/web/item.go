@@ -1,14 +1,146 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
+
+// paramsShown is the maximum number of bytes of an item's params on its page.
+const paramsShown = 64 << 10
+
+// shownSignals is how many signals an item's page shows, the newest.
+const shownSignals = 50
+
+// itemData is the data of an item's page.
+type itemData struct {
+	listed
+	Story []view.Event
+	// Why says why it waits, or is empty. Result is indented JSON, or empty.
+	Why, Result string
+	ResultCut   bool
+	Durations   []view.Fact
+	History     []operate.Administered
+	// Params is indented JSON. ParamsCut reports whether it was cut.
+	Params    string
+	ParamsCut bool
+	Acting    bool
+	Can       choices
+	// MayResend reports whether its given-up signals have a button that sends them again.
+	MayResend bool
+	// Reason is the text typed into the form, Wrong the reason why a change was refused.
+	Reason, Wrong string
+}
+
+func (v visit) item(r *http.Request) (string, any, error) {
+	item, err := v.findItem(r)
+	if err != nil {
+		return "", nil, err
+	}
+	d, err := v.itemData(r, item)
+	return "item", d, err
+}
+
+func (v visit) itemData(r *http.Request, item operate.Item) (itemData, error) {
+	failures, err := v.Read.Failures(r.Context(), item.ID)
+	if err != nil {
+		return itemData{}, err
+	}
+	signals, err := v.Read.Signals(r.Context(), item.ExecutionID, nil, shownSignals)
+	if err != nil {
+		return itemData{}, err
+	}
+	d := itemData{listed: listed{item, v.inTemporal(item)}, Story: view.Story(item, failures, signals),
+		Acting: v.acts.in(item.WorkspaceID)}
+	lines, whole := view.IndentJSON(string(item.Params), paramsShown)
+	d.Params, d.ParamsCut, d.Durations = lines, !whole, view.Durations(item)
+	if len(item.Result) > 0 {
+		result, whole := view.IndentJSON(string(item.Result), paramsShown)
+		d.Result, d.ResultCut = result, !whole
+	}
+	if d.Why, err = v.whyWaiting(r.Context(), item); err != nil {
+		return d, err
+	}
+	if d.History, err = v.Read.ChangesOf(r.Context(), item.ID); err != nil {
+		return d, err
+	}
+	if d.Acting {
+		d.MayResend, d.Can = mayResend(item), choicesOf(item)
+	}
+	return d, nil
+}
+
+// findItem reads the item named by the path: by its number, its execution's ID or its workflow's ID.
+func (s *Site) findItem(r *http.Request) (operate.Item, error) {
+	ref := temporal.TrimID(r.PathValue("id"))
+	ids, executions := []int64{}, []string{}
+	if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
+		ids = append(ids, id)
+	} else if operate.IsUUID(ref) {
+		executions = append(executions, ref)
+	} else {
+		return operate.Item{}, bad("An item is identified by its number, its execution's ID or its workflow's ID.")
+	}
+	items, err := s.Read.Items(r.Context(), ids, executions, true)
+	if err != nil {
+		return operate.Item{}, err
+	}
+	if len(items) == 0 {
+		return operate.Item{}, noSuchItem
+	}
+	return items[0], nil
+}
+
+// params sends an item's params unchanged, as a file.
+func (s *Site) params(w http.ResponseWriter, r *http.Request) {
+	item, err := s.findItem(r)
+	if err != nil {
+		s.answer(w, r, "", nil, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="params-%d.json"`, item.ID))
+	_, _ = w.Write(item.Params)
+}
+
+// inTemporal returns the URL of an item's workflow in Temporal's web interface. It is empty if TemporalUI is not set or
+// the item has no known run.
+func (s *Site) inTemporal(i operate.Item) string {
+	if s.TemporalUI == "" || i.Namespace == "" || i.RunID == "" {
+		return ""
+	}
+	return strings.TrimRight(s.TemporalUI, "/") + "/namespaces/" + url.PathEscape(i.Namespace) + "/workflows/" +
+		url.PathEscape(i.WorkflowID()) + "/" + url.PathEscape(i.RunID)
+}
+
+// whyWaiting says why an item waits. It is empty if it does not wait, or if its workspace is gone.
+func (v visit) whyWaiting(ctx context.Context, item operate.Item) (string, error) {
+	if item.Status != "PENDING" || item.Unanswered {
+		return "", nil
+	}
+	settings, err := v.Read.Settings(ctx)
+	if err != nil {
+		return "", err
+	}
+	w, found, err := v.Read.WorkspaceDetail(ctx, item.WorkspaceID)
+	if err != nil || !found {
+		return "", err
+	}
+	keys, err := v.Read.KeyLimitsOf(ctx, item.WorkspaceID, item.LimitKey)
+	if err != nil {
+		return "", err
+	}
+	ahead, err := v.Read.Ahead(ctx, item.ID)
+	return view.Waits(item, w.Workspace, keys, ahead, settings), err
+}
 
 // choices are the actions possible in an item's current state.
 type choices struct{ Cancel, Retry, RequestCancel, Terminate, Replay, Discard bool }

@@ -56,6 +56,14 @@ func countWords(confined bool, n int64) string {
 	return view.Count(n)
 }
 
+func (s *Site) overview(r *http.Request) (string, any, error) {
+	seen, err := s.glance(r.Context())
+	if err == nil {
+		seen, err = s.withPeriod(r, seen)
+	}
+	return "overview", seen, err
+}
+
 // glance reads the overview, or returns a read no older than liveAge. Concurrent callers share one read, which goes on
 // even if the request that began it is cancelled.
 func (s *Site) glance(ctx context.Context) (glance, error) { return s.look(ctx, true) }

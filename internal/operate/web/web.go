@@ -11,6 +11,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -262,4 +263,26 @@ func (s *Site) explain(r *http.Request, err error) shown {
 		s.Log.WarnContext(r.Context(), "Cannot serve a page", "path", r.URL.Path, "error", err)
 	}
 	return shown{known.Code, "problem", known}
+}
+
+func bad(what string) problem {
+	return problem{http.StatusBadRequest, what, "Correct the address, or start again from the links above."}
+}
+
+// maxText is the maximum length of a search text in bytes.
+const maxText = 200
+
+// checkText refuses text that is too long or has unprintable characters.
+func checkText(name, text string) error {
+	if len(text) > maxText || view.Printable(text) != text {
+		return bad(name + " must be text of up to 200 characters, without control characters.")
+	}
+	return nil
+}
+
+// with returns the URL with one query parameter replaced.
+func with(u *url.URL, name, value string) string {
+	query := u.Query()
+	query.Set(name, value)
+	return u.Path + "?" + query.Encode()
 }

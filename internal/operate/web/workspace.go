@@ -1,13 +1,81 @@
 package web
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
+
+// workspacesData is the data of the list of workspaces.
+type workspacesData struct {
+	Search string
+	Sort   operate.WorkspaceOrder
+	Rows   []operate.WorkspaceRow
+	Next   string // URL of the next page, or empty
+	First  bool
+	// Confined reports whether the search is among a visitor's workspaces only. It then examines all of them.
+	Confined bool
+}
+
+// NamesSearched and WorkspacesFound bound a search; see operate.Store.ListWorkspaces.
+func (workspacesData) NamesSearched() int { return operate.NamesSearched }
+
+// WorkspacesFound is the number of workspaces that a search finds.
+func (workspacesData) WorkspacesFound() int { return operate.WorkspacesFound }
+
+func (s *Site) workspaces(r *http.Request) (string, any, error) {
+	query := r.URL.Query()
+	d := workspacesData{Search: query.Get("q"), Sort: operate.WorkspaceOrder(query.Get("sort")),
+		First: query.Get("after") == "", Confined: s.confined}
+	if !slices.Contains([]operate.WorkspaceOrder{operate.ByName, operate.ByRunning, operate.ByFailures}, d.Sort) {
+		d.Sort = operate.ByOldest
+	}
+	if err := checkText("q", d.Search); err != nil {
+		return "", nil, err
+	}
+	after, err := parseKey(query.Get("after"))
+	if err != nil {
+		return "", nil, err
+	}
+	if d.Rows, err = s.Read.ListWorkspaces(r.Context(), d.Search, d.Sort, after, pageSize); err != nil {
+		return "", nil, err
+	}
+	if len(d.Rows) == pageSize {
+		d.Next = with(r.URL, "after", formatKey(d.Rows[pageSize-1].Key()))
+	}
+	return "workspaces", d, nil
+}
+
+// formatKey encodes the end of a page of workspaces for a URL.
+func formatKey(k operate.WorkspaceKey) string {
+	text := strconv.FormatFloat(k.Rank, 'g', -1, 64) + "\n" + k.ID + "\n" + k.Name
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+func parseKey(text string) (*operate.WorkspaceKey, error) {
+	if text == "" {
+		return nil, nil
+	}
+	decoded, err := base64.RawURLEncoding.DecodeString(text)
+	parts := strings.SplitN(string(decoded), "\n", 3)
+	// not possible in Postgres
+	if err != nil || len(parts) != 3 || !operate.IsUUID(parts[1]) || !utf8.ValidString(parts[2]) ||
+		strings.Contains(parts[2], "\x00") {
+		return nil, bad("after is not a valid position in the list of workspaces.")
+	}
+	rank, err := strconv.ParseFloat(parts[0], 64)
+	if err != nil {
+		return nil, bad("after is not a valid position in the list of workspaces.")
+	}
+	return &operate.WorkspaceKey{Rank: rank, ID: parts[1], Name: parts[2]}, nil
+}
 
 const (
 	// historyShown is the maximum number of changes on a page, newestShown that of items.

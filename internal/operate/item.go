@@ -1,8 +1,10 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 	"time"
 
@@ -10,6 +12,9 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
+
+// itemsLooked is the number of items that a list looks at for one page. The page shows whether it was reached.
+const itemsLooked = 10_000
 
 // Item is the current state of an item and its execution.
 type Item struct {
@@ -73,6 +78,17 @@ type Item struct {
 	ReplayStatus      string     `json:"replay_status,omitempty"`
 }
 
+// EndedAgo returns how long ago the item ended, by the database's clock. It is zero if it has not.
+func (i Item) EndedAgo() time.Duration {
+	if i.FinishedAt == nil {
+		return 0
+	}
+	return i.CreatedAt.Add(i.Age).Sub(*i.FinishedAt)
+}
+
+// WorkflowID returns the ID of the item's workflow in Temporal, even if it has not been started.
+func (i Item) WorkflowID() string { return temporal.WorkflowID(i.ExecutionID) }
+
 // ItemFilter selects items. The zero value selects all.
 type ItemFilter struct {
 	States     []string // such as PENDING; nil means any
@@ -105,6 +121,146 @@ func (s *Store) Items(ctx context.Context, items []int64, executions []string, w
 	return found, err
 }
 
+// ItemPage is a page of items, the newest first.
+type ItemPage struct {
+	Items []Item
+	// Next is the ItemFilter.Before of the next page. Zero if there is none.
+	Next int64
+	// Looked is the number of items that were looked at. Bounded reports whether there may be more that were not.
+	Looked  int64
+	Bounded bool
+}
+
+// ListItems returns a page of up to atMost items. A definition's ID or name selects those of definitions that have it.
+// It looks at a bounded number of items, by the index with the fewest candidates. If few of them match, the page may be
+// short although Next is set.
+func (s *Store) ListItems(ctx context.Context, f ItemFilter, status string, workspaces []string,
+	definition string, atMost int) (ItemPage, error) {
+	before := f.Before
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	type found struct {
+		ID     *int64
+		Looked int64
+		Lowest *int64
+	}
+	rows, err := postgres.Read[found](ctx, s.DB, "list items", sql.Text("view_items"),
+		postgres.OrNull(status), s.scoped(workspaces), postgres.OrNull(definition), postgres.OrNull(f.Error),
+		f.Since.At, f.Since.Ago, f.Until.At, f.Until.Ago, before, atMost, itemsLooked)
+	if err != nil || len(rows) == 0 {
+		return ItemPage{}, err
+	}
+	page := ItemPage{Looked: rows[0].Looked, Bounded: rows[0].Looked >= itemsLooked}
+	ids := []int64{}
+	for _, row := range rows {
+		if row.ID != nil {
+			ids = append(ids, *row.ID)
+		}
+	}
+	byID := status == "" || status == "COMPLETED" || status == "CANCELLED"
+	switch {
+	case len(ids) == atMost:
+		page.Next = ids[atMost-1]
+	case byID && page.Bounded:
+		page.Next = *rows[0].Lowest // no more matches among these; older items were not looked at
+	}
+	page.Items, err = s.Items(ctx, ids, nil, false)
+	return page, err
+}
+
+// EndedCount is how many items have ended with a status.
+type EndedCount struct {
+	Status string
+	// Items is the number of those found. Exact reports whether there are no others.
+	Items int64
+	Exact bool
+	// About is the number by Postgres' statistics. Nil if they do not have the status, or do not apply.
+	About *int64
+}
+
+// EndedItems counts the ended items of the workspaces, or of all in scope if workspaces is nil, by status. The cost
+// does not grow with the number of items: it counts up to 10,000 failures, or the newest 1,000 for some workspaces,
+// and the others if there are fewer than 10,000 items. Postgres' statistics are of all workspaces, so those of some
+// have no About.
+func (s *Store) EndedItems(ctx context.Context, workspaces []string) ([]EndedCount, error) {
+	return postgres.Read[EndedCount](ctx, s.DB, "count ended items", sql.Text("view_ended"),
+		s.scoped(workspaces), depthLimit, CountLimit)
+}
+
+// Ahead returns how many due items of a waiting item's workspace are claimed before it, at least up to CountLimit.
+func (s *Store) Ahead(ctx context.Context, item int64) (int64, error) {
+	return postgres.Value[int64](ctx, s.DB, "count the items ahead", sql.Text("item_ahead"), item, CountLimit, s.Scope)
+}
+
+// changesOfItems is how many changes of items are searched for those of one item.
+const changesOfItems = 500
+
+// ChangesOf returns what was done to an item, the newest first, from the log of changes: requests to stop its
+// execution, and of the newest changes of items those that name it.
+func (s *Store) ChangesOf(ctx context.Context, item int64) ([]Administered, error) {
+	found, err := s.Items(ctx, []int64{item}, nil, false)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	whole := &Store{DB: s.DB} // the log has changes of items of several workspaces, of which ofItem leaves one
+	stops, err := whole.Audit(ctx, AuditFilter{Subject: "execution " + found[0].ExecutionID}, changesOfItems)
+	if err != nil {
+		return nil, err
+	}
+	all, err := whole.Audit(ctx, AuditFilter{Subject: "items"}, changesOfItems)
+	if err != nil {
+		return nil, err
+	}
+	return ofItem(stops, all, found[0]), nil
+}
+
+// ofItem returns stops and those of all that name the item, the newest first. Others that a change names are left out
+// of its details.
+func ofItem(stops, all []Administered, item Item) []Administered {
+	found := slices.Clone(stops)
+	for _, change := range all {
+		var named struct {
+			Items, Replays []int64
+			Execution      string
+		}
+		if json.Unmarshal(change.Details, &named) != nil {
+			continue
+		}
+		shown := map[string]any{}
+		for n, id := range named.Items {
+			if id == item.ID && n < len(named.Replays) {
+				shown["replays"] = named.Replays[n : n+1]
+			}
+		}
+		replay := slices.Contains(named.Replays, item.ID)
+		if !slices.Contains(named.Items, item.ID) && named.Execution != item.ExecutionID && !replay {
+			continue
+		}
+		if named.Execution == item.ExecutionID {
+			shown["replays"] = named.Replays
+		}
+		change.Details, _ = json.Marshal(shown) // numbers only
+		found = append(found, change)
+	}
+	slices.SortFunc(found, func(a, b Administered) int { return cmp.Compare(b.ID, a.ID) })
+	return found
+}
+
+// Failure is a failure that was counted against an item.
+type Failure struct {
+	Failure  int       `json:"failure"` // 1 is the first
+	Attempt  int       `json:"attempt"`
+	FailedAt time.Time `json:"failed_at"`
+	Error    string    `json:"error"`
+	Replica  string    `json:"replica,omitempty"`
+}
+
+// Failures returns the failures that were counted against an item, the first failure first.
+func (s *Store) Failures(ctx context.Context, item int64) ([]Failure, error) {
+	return postgres.Read[Failure](ctx, s.DB, "read failures", sql.Text("dead_history"), item, s.Scope)
+}
+
 // CancelItems cancels the given items that are PENDING and returns their IDs. It skips items with Unanswered, whose
 // workflow may be running.
 func (s *Store) CancelItems(ctx context.Context, items []int64, who string) ([]int64, error) {
@@ -121,47 +277,3 @@ func (s *Store) RetryItems(ctx context.Context, items []int64, who string) ([]in
 func (s *Store) PurgeItems(ctx context.Context, items []int64, who string) ([]int64, error) {
 	return postgres.Values[int64](ctx, s.DB, "purge items", sql.Text("item_purge"), items, who)
 }
-
-// NewItem is an item to enqueue.
-type NewItem struct {
-	WorkspaceID          string
-	WorkflowDefinitionID string
-	Params               string // a JSON object
-	Priority             int
-	RunAt                *time.Time     // nil means after RunIn
-	RunIn                *time.Duration // from the database's current time; nil means at once
-	IdempotencyKey       string         // empty means none
-	LimitKey             string         // empty means none
-	Traceparent          string         // empty means none; only EnqueueAll sets it
-}
-
-// Enqueued is the item that Enqueue inserted or found.
-type Enqueued struct {
-	ID          int64  `json:"id"`
-	ExecutionID string `json:"execution_id"`
-	Inserted    bool   `json:"inserted"` // false if the workspace has an item with this idempotency key
-}
-
-// Enqueue inserts an item as an application would. If the workspace has an item with the same idempotency key, Enqueue
-// returns that item instead.
-func (s *Store) Enqueue(ctx context.Context, n NewItem, who string) (Enqueued, error) {
-	made, err := postgres.Read[Enqueued](ctx, s.DB, "enqueue item", sql.Text("item_enqueue"), n.WorkspaceID,
-		n.WorkflowDefinitionID, n.Params, n.Priority,
-		n.RunAt, n.RunIn, postgres.OrNull(n.IdempotencyKey), who,
-		postgres.OrNull(n.LimitKey))
-	if err != nil || len(made) == 0 {
-		return Enqueued{}, err
-	}
-	return made[0], nil
-}
-
-// EndedAgo returns how long ago the item ended, by the database's clock. It is zero if it has not.
-func (i Item) EndedAgo() time.Duration {
-	if i.FinishedAt == nil {
-		return 0
-	}
-	return i.CreatedAt.Add(i.Age).Sub(*i.FinishedAt)
-}
-
-// WorkflowID returns the ID of the item's workflow in Temporal, even if it has not been started.
-func (i Item) WorkflowID() string { return temporal.WorkflowID(i.ExecutionID) }

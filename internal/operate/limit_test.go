@@ -3,9 +3,10 @@ package operate_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
-	"github.com/stretchr/testify/require"
 )
 
 // keyed enqueues n items of the shop with a limit key.

@@ -5,9 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
-	"github.com/stretchr/testify/require"
 )
 
 func TestAGraphThatIsWrongIsRefusedByField(t *testing.T) {

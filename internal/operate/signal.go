@@ -3,9 +3,11 @@ package operate
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -53,4 +55,12 @@ func (s *Store) ResendSignal(ctx context.Context, id int64, executionID, who str
 		return Resent{}, false, err
 	}
 	return sent[0], true, nil
+}
+
+// RequestStop cancels an item that waits, or requests the stop of its workflow. It returns WITHDRAWN, REQUESTED,
+// ALREADY_REQUESTED or ALREADY_ENDED, or nothing if the item is not in scope.
+func (s *Store) RequestStop(ctx context.Context, stop temporal.Stop) (string, error) {
+	answers, err := postgres.Values[string](ctx, s.DB, "request stop", sql.Text("stop_request"), stop.ExecutionID,
+		stop.How, stop.Reason, stop.RequestedBy, s.Scope)
+	return strings.Join(answers, ""), err
 }
