@@ -290,8 +290,9 @@ func TestStartOptionsAreCheckedFieldByField(t *testing.T) {
 			"is [1], it must be a list of strings",
 		`{"workflow_run_timeout": 90}`: "start_options.workflow_run_timeout is 90, it must be " +
 			"a duration such as",
-		`{"workflow_run_timeout": "1 day"}`:          `start_options.workflow_run_timeout is "1 day", it must be a duration such as`,
-		`{"memo": "x"}`:                              `start_options.memo is "x", it must be an object`,
+		`{"workflow_run_timeout": "1 day"}`: `start_options.workflow_run_timeout is "1 day", ` +
+			`it must be a duration such as`,
+		`{"memo": "x"}`: `start_options.memo is "x", it must be an object`,
 		`{"memo": {"pgdispatch_execution_id": "x"}}`: "start_options.memo has a field that pgdispatch sets",
 		`{"memo": {"pgdispatch_workspace_id": "x"}}`: "start_options.memo has a field that pgdispatch sets",
 		`{"workflow_type": "Other"}`: "start_options.workflow_type may not be set: the " +
