@@ -3,10 +3,9 @@ package sql_test
 import (
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/complete"
-
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/complete"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 

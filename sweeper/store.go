@@ -156,7 +156,7 @@ func (s *Postgres) StallPick(ctx context.Context, age time.Duration, without []S
 		namespaces, atMost)
 }
 
-// StallRecord records the result of a look and returns the stalls that are new or over. The arguments are: idle, the
+// StallRecord records the result of a turn and returns the stalls that are new or over. The arguments are: idle, the
 // task queues without a poller; asked, the executions that were asked about; failing, those of them that make no
 // progress; silent, the namespaces that did not answer, whose task queues keep their state.
 func (s *Postgres) StallRecord(ctx context.Context, idle []StalledQueue, asked []string, failing []Stall,

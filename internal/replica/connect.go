@@ -7,19 +7,17 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/sethvargo/go-retry"
 
-	"github.com/pgdispatch/pgdispatch/internal/attempt"
-	"github.com/pgdispatch/pgdispatch/sql/migrate"
-
-	"github.com/jackc/pgx/v5"
-
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/attempt"
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/notify"
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
 )
 
 // poolSettings returns the settings of the connections for claims and for everything else. Without LISTEN there may be

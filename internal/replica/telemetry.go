@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/pgdispatch/pgdispatch/internal/signin"
-
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/internal/admin"
@@ -17,6 +15,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/web"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/signin"
 	"github.com/pgdispatch/pgdispatch/internal/telemetry"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
