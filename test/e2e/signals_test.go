@@ -122,6 +122,10 @@ func TestASignalThatIsRepeatedTakesEffectOnce(t *testing.T) {
 		s.eventually(func() bool { return s.statusOf(execution) == "DISPATCHED" }, "it runs")
 	}
 	require.NoError(t, p.Kill())
+	s.eventually(func() bool { // until then, what it sent last may still take signals
+		return one[int](s, "select count(*) from pg_stat_activity where datname = current_database() and "+
+			"application_name like 'pgdispatch%'") == 0
+	}, "Postgres has ended the replica's sessions")
 	for _, execution := range executions {
 		s.exec(add, execution, "0")
 	}
