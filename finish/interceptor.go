@@ -16,8 +16,10 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
@@ -44,6 +46,9 @@ const (
 type Reporter struct {
 	// Store records the ends.
 	Store Store
+	// Codec decodes results and messages of failures, if the worker's data converter encodes them with it. It is called on
+	// the worker's goroutine. Nil means that they are not encoded.
+	Codec converter.PayloadCodec
 	// Log receives a warning for each end that could not be reported. Nil disables it.
 	Log *slog.Logger
 
@@ -125,12 +130,13 @@ func isOver(ctx context.Context, e end) (bool, error) {
 	return response.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, nil
 }
 
-// Intercept is a grpc.UnaryClientInterceptor. It changes neither requests nor responses, and never blocks.
+// Intercept is a grpc.UnaryClientInterceptor. It changes neither requests nor responses, and does not block, unless
+// Codec does.
 func (r *Reporter) Intercept(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn,
 	invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := invoke(ctx, method, request, answer, conn, options...)
 	if completed, ok := request.(*workflowservice.RespondWorkflowTaskCompletedRequest); ok && err == nil {
-		if e, found := ended(completed); found {
+		if e, found := r.ended(completed); found {
 			e.conn = conn
 			select {
 			case r.ends <- e:
@@ -142,14 +148,14 @@ func (r *Reporter) Intercept(ctx context.Context, method string, request, answer
 }
 
 // ended finds the command that closes one of our workflows. Continue-as-new closes only a run.
-func ended(request *workflowservice.RespondWorkflowTaskCompletedRequest) (end, bool) {
+func (r *Reporter) ended(request *workflowservice.RespondWorkflowTaskCompletedRequest) (end, bool) {
 	workflowID, isWorkflow := strings.CutPrefix(request.GetResourceId(), "workflow:")
 	id, ours := temporal.ExecutionID(workflowID)
 	if !isWorkflow || !ours {
 		return end{}, false
 	}
 	for _, command := range request.GetCommands() {
-		if how := closes(command); how.outcome != "" {
+		if how := r.closes(command); how.outcome != "" {
 			return end{executionID: id, how: how, namespace: request.GetNamespace()}, true
 		}
 	}
@@ -157,16 +163,25 @@ func ended(request *workflowservice.RespondWorkflowTaskCompletedRequest) (end, b
 }
 
 // closes returns how a command ends its workflow. An empty outcome means that it does not.
-func closes(command *commandpb.Command) how {
+func (r *Reporter) closes(command *commandpb.Command) how {
 	switch command.GetCommandType() {
 	case enumspb.COMMAND_TYPE_COMPLETE_WORKFLOW_EXECUTION:
-		result, note := temporal.Result(command.GetCompleteWorkflowExecutionCommandAttributes().GetResult())
+		payloads := command.GetCompleteWorkflowExecutionCommandAttributes().GetResult()
+		if r.Codec != nil {
+			payloads = proto.CloneOf(payloads)
+			_ = temporal.Decode(payloads, nil, r.Codec.Decode) // what is not decoded is noted like what is too large
+		}
+		result, note := temporal.Result(payloads)
 		return how{"COMPLETED", note, result}
 	case enumspb.COMMAND_TYPE_CANCEL_WORKFLOW_EXECUTION:
 		return how{outcome: "CANCELED", reason: "workflow was cancelled"}
 	case enumspb.COMMAND_TYPE_FAIL_WORKFLOW_EXECUTION:
-		return how{outcome: "FAILED",
-			reason: temporal.Failure(command.GetFailWorkflowExecutionCommandAttributes().GetFailure())}
+		failure := command.GetFailWorkflowExecutionCommandAttributes().GetFailure()
+		if r.Codec != nil {
+			failure = proto.CloneOf(failure)
+			_ = temporal.Decode(nil, failure, r.Codec.Decode)
+		}
+		return how{outcome: "FAILED", reason: temporal.Failure(failure)}
 	default:
 		return how{}
 	}

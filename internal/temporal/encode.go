@@ -53,32 +53,47 @@ func (t *Client) encode(ctx context.Context, namespace string, payloads []*commo
 	return nil
 }
 
-// decodeClose decodes in place what an operator sees of a close event: the first payload of a result, and the messages
-// of a failure. It returns a CodecError if the codec server cannot be used. What it does not decode stays as it is.
+// decodeClose decodes in place what an operator sees of a close event. It returns a CodecError if the codec server
+// cannot be used. What it does not decode stays as it is.
 func (t *Client) decodeClose(ctx context.Context, execution Execution, event *historypb.HistoryEvent) error {
 	if t.Codec == nil {
 		return nil
 	}
-	failures := chain(event.GetWorkflowExecutionFailedEventAttributes().GetFailure())
-	result := event.GetWorkflowExecutionCompletedEventAttributes().GetResult().GetPayloads()
-	encoded := slices.Clone(result[:min(len(result), 1)])
-	for _, failure := range failures {
-		encoded = append(encoded, failure.GetEncodedAttributes())
+	err := Decode(event.GetWorkflowExecutionCompletedEventAttributes().GetResult(),
+		event.GetWorkflowExecutionFailedEventAttributes().GetFailure(),
+		func(encoded []*commonpb.Payload) ([]*commonpb.Payload, error) {
+			return t.Codec.Decode(ctx, t.namespace(execution.Namespace), encoded)
+		})
+	var away *CodecError
+	switch {
+	case errors.As(err, &away):
+		return fmt.Errorf("decode close event: %w", err)
+	case err != nil:
+		t.Codec.log.WarnContext(ctx, "The codec server does not decode how a workflow ended; it is recorded without",
+			"execution_id", execution.ID, "error", err)
 	}
-	encoded = slices.DeleteFunc(encoded, func(p *commonpb.Payload) bool { return p == nil })
-	if len(encoded) > 0 {
-		decoded, err := t.Codec.Decode(ctx, t.namespace(execution.Namespace), encoded)
-		var away *CodecError
-		switch {
-		case errors.As(err, &away):
-			return fmt.Errorf("decode close event: %w", err)
-		case err != nil:
-			t.Codec.log.WarnContext(ctx, "The codec server does not decode how a workflow ended; it is recorded without",
-				"execution_id", execution.ID, "error", err)
-		default:
-			replace(encoded, decoded)
+	return nil
+}
+
+// Decode decodes in place what Result and Failure return: the first payload of a result, and the messages of a failure
+// and its causes.
+func Decode(result *commonpb.Payloads, failure *failurepb.Failure,
+	decode func([]*commonpb.Payload) ([]*commonpb.Payload, error)) error {
+	encoded := slices.Clone(result.GetPayloads()[:min(len(result.GetPayloads()), 1)])
+	failures := chain(failure)
+	for _, failure := range failures {
+		if attributes := failure.GetEncodedAttributes(); attributes != nil {
+			encoded = append(encoded, attributes)
 		}
 	}
+	if len(encoded) == 0 {
+		return nil
+	}
+	decoded, err := decode(encoded)
+	if err != nil {
+		return err
+	}
+	replace(encoded, decoded)
 	for _, failure := range failures {
 		readAttributes(failure)
 	}

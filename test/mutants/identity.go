@@ -32,7 +32,7 @@ var identity = []mutant{
 			"r.ask(ctx, carried, wanted)"}},
 		"./dispatch", "TestClaimUnderWayIsNotTornByTheEnd"},
 	{"only workflow tasks report an end", "the resource ID need not begin with workflow:",
-		[]edit{{"finish.ended", `strings.CutPrefix(request.GetResourceId(), "workflow:")`,
+		[]edit{{"finish.Reporter.ended", `strings.CutPrefix(request.GetResourceId(), "workflow:")`,
 			`strings.TrimPrefix(request.GetResourceId(), "workflow:"), true`}},
 		"./finish", "TestNothingElseIsSaid"},
 }
