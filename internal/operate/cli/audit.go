@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
@@ -60,22 +59,13 @@ func (a *App) auditListCommand() *cobra.Command {
 }
 
 func (a *App) printAudit(changes []operate.Administered, limit int) error {
-	if len(changes) == 0 {
-		fmt.Fprintln(a.Stdout, "no changes match")
-		return nil
-	}
-	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tAT\tBY\tROLE\tACTION\tSUBJECT\tDETAILS")
-	for _, c := range changes {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, stamp(c.At), view.Printable(c.Who), view.Printable(c.Role),
-			view.Printable(c.Action),
-			view.Printable(c.Subject), cut(view.ChangeWords(c.Details)))
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	if len(changes) == limit {
-		fmt.Fprintf(a.Stdout, "there may be more; continue with --before %d\n", changes[limit-1].ID)
-	}
-	return nil
+	return list[operate.Administered]{
+		rows: changes, limit: limit, none: "no changes match",
+		more:  func(last operate.Administered) string { return fmt.Sprintf("continue with --before %d", last.ID) },
+		heads: "ID\tAT\tBY\tROLE\tACTION\tSUBJECT\tDETAILS",
+		cells: func(c operate.Administered) string {
+			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s", c.ID, stamp(c.At), view.Printable(c.Who),
+				view.Printable(c.Role), view.Printable(c.Action), view.Printable(c.Subject), cut(view.ChangeWords(c.Details)))
+		},
+	}.print(a.Stdout)
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -80,22 +79,15 @@ func (a *App) definitionsListCommand() *cobra.Command {
 }
 
 func (a *App) printDefinitions(definitions []operate.WorkspaceDefinition, limit int) error {
-	if len(definitions) == 0 {
-		_, err := fmt.Fprintln(a.Stdout, "no workflow definitions match; `pgdispatch definitions create` adds one")
-		return err
-	}
-	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "WORKSPACE\t"+definitionHeads)
-	for _, d := range definitions {
-		fmt.Fprintf(table, "%s\t%s\n", view.Printable(d.Workspace), definitionCells(d.Definition, "-"))
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	if len(definitions) == limit {
-		fmt.Fprintf(a.Stdout, "there may be more; continue with --after %s\n", definitions[limit-1].ID)
-	}
-	return nil
+	return list[operate.WorkspaceDefinition]{
+		rows: definitions, limit: limit,
+		none:  "no workflow definitions match; `pgdispatch definitions create` adds one",
+		more:  func(last operate.WorkspaceDefinition) string { return "continue with --after " + last.ID },
+		heads: "WORKSPACE\t" + definitionHeads,
+		cells: func(d operate.WorkspaceDefinition) string {
+			return view.Printable(d.Workspace) + "\t" + definitionCells(d.Definition, "-")
+		},
+	}.print(a.Stdout)
 }
 
 const definitionHeads = "DEFINITION\tID\tWORKFLOW TYPE\tNAMESPACE\tTASK QUEUE\tVERSION\tMAX ATTEMPTS\tTIMEOUT"

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -112,19 +111,15 @@ func (a *App) executionsSignalsCommand() *cobra.Command {
 }
 
 func (a *App) printSignals(signals []operate.Signal) error {
-	if len(signals) == 0 {
-		fmt.Fprintln(a.Stdout, "no signals match")
-		return nil
-	}
-	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tSENT\tWORKFLOW\tNAME\tSTATE\tTRIES\tNOTE")
-	for _, s := range signals {
-		note := cut(view.OrNone(s.Error))
-		if s.Waits {
-			note = "waits for the workflow's start or for an earlier signal"
-		}
-		fmt.Fprintf(table, "%d\t%s\texecution-%s\t%s\t%s\t%d\t%s\n", s.ID, stamp(s.SentAt), s.ExecutionID,
-			view.Printable(s.Name), s.State, s.Tries, note)
-	}
-	return table.Flush()
+	return list[operate.Signal]{
+		rows: signals, none: "no signals match", heads: "ID\tSENT\tWORKFLOW\tNAME\tSTATE\tTRIES\tNOTE",
+		cells: func(s operate.Signal) string {
+			note := cut(view.OrNone(s.Error))
+			if s.Waits {
+				note = "waits for the workflow's start or for an earlier signal"
+			}
+			return fmt.Sprintf("%d\t%s\texecution-%s\t%s\t%s\t%d\t%s", s.ID, stamp(s.SentAt), s.ExecutionID,
+				view.Printable(s.Name), s.State, s.Tries, note)
+		},
+	}.print(a.Stdout)
 }

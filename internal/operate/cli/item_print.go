@@ -10,48 +10,34 @@ import (
 )
 
 func (a *App) printItems(items []operate.Item, limit int) error {
-	if len(items) == 0 {
-		fmt.Fprintln(a.Stdout, "no items match")
-		return nil
-	}
-	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tSTATE\tWORKSPACE\tDEFINITION\tPRIORITY\tAGE\tATTEMPTS\tNOTE")
-	for _, i := range items {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%d\t%s\t%d\t%s\n", i.ID, i.Status, named(i.Workspace, i.WorkspaceID),
-			named(i.WorkflowDefinition, i.WorkflowDefinitionID), i.Priority, view.Shortly(i.Age), i.AttemptCount, noteOf(i))
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	if len(items) == limit {
-		fmt.Fprintf(a.Stdout, "there may be more; continue with --before %d\n", items[len(items)-1].ID)
-	}
-	return nil
+	return list[operate.Item]{
+		rows: items, limit: limit, none: "no items match",
+		more:  func(last operate.Item) string { return fmt.Sprintf("continue with --before %d", last.ID) },
+		heads: "ID\tSTATE\tWORKSPACE\tDEFINITION\tPRIORITY\tAGE\tATTEMPTS\tNOTE",
+		cells: func(i operate.Item) string {
+			return fmt.Sprintf("%d\t%s\t%s\t%s\t%d\t%s\t%d\t%s", i.ID, i.Status, named(i.Workspace, i.WorkspaceID),
+				named(i.WorkflowDefinition, i.WorkflowDefinitionID), i.Priority, view.Shortly(i.Age), i.AttemptCount, noteOf(i))
+		},
+	}.print(a.Stdout)
 }
 
 func (a *App) printLetters(letters []operate.Item, limit int) error {
-	if len(letters) == 0 {
-		fmt.Fprintln(a.Stdout, "no dead letters match")
-		return nil
-	}
-	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tSTATE\tWORKSPACE\tDEFINITION\tFAILED AGO\tATTEMPTS\tWORKFLOW\tERROR")
-	for _, l := range letters {
-		ended := "not started"
-		if l.RunID != "" {
-			ended = l.ExecutionStatus
-		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", l.ID, l.State, named(l.Workspace, l.WorkspaceID),
-			named(l.WorkflowDefinition, l.WorkflowDefinitionID), view.Shortly(l.EndedAgo()), l.AttemptCount, ended,
-			cut(l.LastError))
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	if len(letters) == limit {
-		fmt.Fprintf(a.Stdout, "there may be more; showing the latest %d failures: see --limit\n", limit)
-	}
-	return nil
+	return list[operate.Item]{
+		rows: letters, limit: limit, none: "no dead letters match",
+		more: func(operate.Item) string {
+			return fmt.Sprintf("showing the latest %d failures: see --limit", limit)
+		},
+		heads: "ID\tSTATE\tWORKSPACE\tDEFINITION\tFAILED AGO\tATTEMPTS\tWORKFLOW\tERROR",
+		cells: func(l operate.Item) string {
+			ended := "not started"
+			if l.RunID != "" {
+				ended = l.ExecutionStatus
+			}
+			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s", l.ID, l.State, named(l.Workspace, l.WorkspaceID),
+				named(l.WorkflowDefinition, l.WorkflowDefinitionID), view.Shortly(l.EndedAgo()), l.AttemptCount, ended,
+				cut(l.LastError))
+		},
+	}.print(a.Stdout)
 }
 
 // noteOf returns what an operator most likely wants to know about an item in its state.

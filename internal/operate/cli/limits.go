@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -159,28 +158,20 @@ func optionalWorkspace(ctx context.Context, store *operate.Store, idOrName strin
 	return found.ID, nil
 }
 
-func (a *App) printLimits(limits []operate.KeyLimit, most int) error {
-	if len(limits) == 0 {
-		_, err := fmt.Fprintln(a.Stdout, "no limits match; set one with `pgdispatch limits set`")
-		return err
-	}
-	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "KEY\tWORKSPACE\tACTIVE/MAX\tRATES\tSTARTS LEFT\tFULL")
-	for _, l := range limits {
-		workspace := "(all)"
-		if l.WorkspaceID != "" {
-			workspace = view.Printable(l.Workspace)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%d/%s\t%s\t%s\t%s\n", view.Printable(l.Key), workspace, l.Active,
-			numberOr(l.MaxConcurrent, "-"), cmp.Or(l.Rates.String(), "-"), numberOr(l.StartsLeft, "-"), yesNo(l.Full()))
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	if len(limits) == most {
-		fmt.Fprintf(a.Stdout, "there may be more; continue with --after %d\n", limits[most-1].ID)
-	}
-	return nil
+func (a *App) printLimits(limits []operate.KeyLimit, limit int) error {
+	return list[operate.KeyLimit]{
+		rows: limits, limit: limit, none: "no limits match; set one with `pgdispatch limits set`",
+		more:  func(last operate.KeyLimit) string { return fmt.Sprintf("continue with --after %d", last.ID) },
+		heads: "KEY\tWORKSPACE\tACTIVE/MAX\tRATES\tSTARTS LEFT\tFULL",
+		cells: func(l operate.KeyLimit) string {
+			workspace := "(all)"
+			if l.WorkspaceID != "" {
+				workspace = view.Printable(l.Workspace)
+			}
+			return fmt.Sprintf("%s\t%s\t%d/%s\t%s\t%s\t%s", view.Printable(l.Key), workspace, l.Active,
+				numberOr(l.MaxConcurrent, "-"), cmp.Or(l.Rates.String(), "-"), numberOr(l.StartsLeft, "-"), yesNo(l.Full()))
+		},
+	}.print(a.Stdout)
 }
 
 func numberOr(n *int, none string) string {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"strings"
+	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf16"
@@ -21,6 +22,36 @@ import (
 
 // maxShownError is the maximum length of an error in a table, in characters.
 const maxShownError = 80
+
+// list is a page of a list, printed as a table.
+type list[T any] struct {
+	rows []T
+	// limit is the maximum number of rows. more says how to see those that follow a full page.
+	limit int
+	more  func(last T) string
+	none  string // instead of a table without rows
+	heads string
+	cells func(T) string
+}
+
+func (l list[T]) print(out io.Writer) error {
+	if len(l.rows) == 0 {
+		_, err := fmt.Fprintln(out, l.none)
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, l.heads)
+	for _, row := range l.rows {
+		fmt.Fprintln(table, l.cells(row))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if len(l.rows) == l.limit && l.more != nil {
+		fmt.Fprintln(out, "there may be more; "+l.more(l.rows[l.limit-1]))
+	}
+	return nil
+}
 
 // printJSON also escapes control characters beyond the first 32, which JSON allows but terminals may interpret.
 func (a *App) printJSON(value any) error {

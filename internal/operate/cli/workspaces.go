@@ -214,23 +214,17 @@ func shownValue(value any) string {
 }
 
 func (a *App) printWorkspaces(workspaces []operate.Workspace, limit int) error {
-	if len(workspaces) == 0 {
-		fmt.Fprintln(a.Stdout, "no workspaces match; create one by inserting into pgdispatch.workspaces")
-		return nil
-	}
-	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "WORKSPACE\tID\tPLAN\tRUNNING/LIMIT\tRATE\tWAITING\tOLDEST WAITING\tUNANSWERED\tPAUSED")
-	for _, w := range workspaces {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d/%s\t%s\t%d\t%s\t%s\t%s\n", view.Printable(w.Name), w.ID, w.Plan, w.Active(),
-			limitsOf(w), rateOf(w), w.Waiting, oldestOf(w), view.Unanswered(w.Unanswered, w.OldestUnanswered), yesNo(w.Paused))
-	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	if len(workspaces) == limit {
-		fmt.Fprintf(a.Stdout, "there may be more; continue with --after %s\n", workspaces[limit-1].ID)
-	}
-	return nil
+	return list[operate.Workspace]{
+		rows: workspaces, limit: limit,
+		none:  "no workspaces match; create one by inserting into pgdispatch.workspaces",
+		more:  func(last operate.Workspace) string { return "continue with --after " + last.ID },
+		heads: "WORKSPACE\tID\tPLAN\tRUNNING/LIMIT\tRATE\tWAITING\tOLDEST WAITING\tUNANSWERED\tPAUSED",
+		cells: func(w operate.Workspace) string {
+			return fmt.Sprintf("%s\t%s\t%s\t%d/%s\t%s\t%d\t%s\t%s\t%s", view.Printable(w.Name), w.ID, w.Plan, w.Active(),
+				limitsOf(w), rateOf(w), w.Waiting, oldestOf(w), view.Unanswered(w.Unanswered, w.OldestUnanswered),
+				yesNo(w.Paused))
+		},
+	}.print(a.Stdout)
 }
 
 func (a *App) printWorkspace(w operate.Workspace, definitions []operate.Definition) error {
