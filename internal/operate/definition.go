@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -173,7 +174,7 @@ func (s *Store) AddVersion(ctx context.Context, definitionID string, graph json.
 var EmptyGraph = json.RawMessage(`{"nodes": []}`)
 
 // CheckGraph refuses text that is no graph of a workflow definition: a JSON object with nodes, each with an id, and
-// edges between them. The error names the field to correct.
+// edges between them without a cycle. The error names the field to correct.
 func CheckGraph(text []byte) error {
 	if err := CheckJSON(text); err != nil {
 		return err
@@ -198,7 +199,11 @@ func CheckGraph(text []byte) error {
 	if err != nil {
 		return err
 	}
-	return checkEdges(edges, ids)
+	followers, err := readEdges(edges, ids)
+	if err != nil {
+		return err
+	}
+	return refuseCycle(ids, followers)
 }
 
 // CheckJSON refuses text that is no JSON value, or one that Postgres does not take.
@@ -252,6 +257,9 @@ func nodeIDs(nodes []json.RawMessage) ([]string, error) {
 		if ids[n], err = textField(node, fmt.Sprintf("nodes[%d]", n), "id"); err != nil {
 			return nil, err
 		}
+		if ids[n] == "" {
+			return nil, fmt.Errorf("nodes[%d].id is empty", n)
+		}
 		if other, twice := first[ids[n]]; twice {
 			return nil, fmt.Errorf("nodes[%d].id is %.80q, which nodes[%d] has already", n, ids[n], other)
 		}
@@ -264,21 +272,55 @@ func nodeIDs(nodes []json.RawMessage) ([]string, error) {
 	return ids, nil
 }
 
-func checkEdges(edges []json.RawMessage, ids []string) error {
-	known := map[string]bool{}
+// readEdges returns the nodes to which edges lead from each node.
+func readEdges(edges []json.RawMessage, ids []string) (map[string][]string, error) {
+	known, followers := map[string]bool{}, map[string][]string{}
 	for _, id := range ids {
 		known[id] = true
 	}
 	for n, edge := range edges {
+		ends := map[string]string{}
 		for _, field := range []string{"from", "to"} {
 			place := fmt.Sprintf("edges[%d]", n)
 			id, err := textField(edge, place, field)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if !known[id] {
-				return fmt.Errorf("%s.%s is %.80q: no node has this id", place, field, id)
+				return nil, fmt.Errorf("%s.%s is %.80q: no node has this id", place, field, id)
 			}
+			ends[field] = id
+		}
+		followers[ends["from"]] = append(followers[ends["from"]], ends["to"])
+	}
+	return followers, nil
+}
+
+// refuseCycle returns an error that names the nodes of a cycle, if there is one: none of them could be the first to run.
+func refuseCycle(ids []string, followers map[string][]string) error {
+	const walking, done = 1, 2
+	state, path := map[string]int{}, []string{}
+	var walk func(id string) error
+	walk = func(id string) error {
+		switch state[id] {
+		case done:
+			return nil
+		case walking:
+			cycle := append(slices.Clone(path[slices.Index(path, id):]), id)
+			return fmt.Errorf("edges: %.200q is a cycle", strings.Join(cycle, " -> "))
+		}
+		state[id], path = walking, append(path, id)
+		for _, next := range followers[id] {
+			if err := walk(next); err != nil {
+				return err
+			}
+		}
+		state[id], path = done, path[:len(path)-1]
+		return nil
+	}
+	for _, id := range ids {
+		if err := walk(id); err != nil {
+			return err
 		}
 	}
 	return nil

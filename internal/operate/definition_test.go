@@ -31,7 +31,11 @@ func TestAGraphThatIsWrongIsRefusedByField(t *testing.T) {
 		`{"nodes": [{}]}`:                     `nodes[0].id is missing`,
 		`{"nodes": [{"id":7}]}`:               `nodes[0].id is a number: it must be a string`,
 		`{"nodes": [{"id":"a"}, {"id":"a"}]}`: `nodes[1].id is "a", which nodes[0] has already`,
+		`{"nodes": [{"id":""}]}`:              `nodes[0].id is empty`,
 		`{"nodes": [], "edges": {}}`:          `edges is an object`,
+		`{"nodes": [{"id":"a"}], "edges": [{"from":"a","to":"a"}]}`: `edges: "a -> a" is a cycle`,
+		`{"nodes": [{"id":"a"}, {"id":"b"}, {"id":"c"}], "edges": [{"from":"a","to":"b"}, {"from":"b","to":"c"}, ` +
+			`{"from":"c","to":"b"}]}`: `edges: "b -> c -> b" is a cycle`,
 		`{"nodes": [{"id":"a"}], "edges": [{"from":"a"}]}`:            `edges[0].to is missing`,
 		`{"nodes": [{"id":"a"}], "edges": [{"from":"a","to":"b"}]}`:   `edges[0].to is "b": no node has this id`,
 		`{"nodes": [{"id":"a"}], "edges": [{"from":["a"],"to":"b"}]}`: `edges[0].from is an array`,
@@ -51,9 +55,11 @@ func TestAGraphThatIsAcceptedCanBeStored(t *testing.T) {
 	workspace, err := b.CreateWorkspace(t.Context(), operate.NewWorkspace{Name: "graphs"}, "me")
 	require.NoError(t, err)
 	for n, graph := range []string{
-		string(operate.EmptyGraph), ` {"nodes": [{"id": ""}]} `, `{"nodes": [], "edges": []}`,
+		string(operate.EmptyGraph), ` {"nodes": [{"id": " "}]} `, `{"nodes": [], "edges": []}`,
 		`{"nodes": [{"id": "a", "type": {"x": [1]}}, {"id": "b"}], "edges": [{"from": "a", "to": "b", "if": "x"}], ` +
 			`"title": "\\u0000"}`,
+		`{"nodes": [{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "d"}], "edges": [{"from": "a", "to": "b"}, ` +
+			`{"from": "a", "to": "c"}, {"from": "b", "to": "d"}, {"from": "c", "to": "d"}]}`,
 	} {
 		require.NoError(t, operate.CheckGraph([]byte(graph)))
 		_, err := b.CreateDefinition(t.Context(), operate.NewDefinition{

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -78,4 +79,23 @@ func TestTheWatchGivesTheTerminalBackAsItWas(t *testing.T) {
 			}, "the original screen is restored")
 		})
 	}
+}
+
+func TestItemsWaitSaysOnATerminalThatItWaits(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	item := d.enqueues()
+	person, terminal := openPty(t)
+	seen := &process.Buffer{}
+	go func() { _, _ = io.Copy(seen, person) }() // until the terminal is closed
+
+	command := exec.CommandContext(t.Context(), binary(t), "items", "wait", item)
+	command.Env, command.Stderr = process.Environment("DATABASE_URL="+d.url), terminal
+	require.NoError(t, command.Start())
+	await(t, 20*time.Second, func() bool {
+		return strings.Contains(seen.String(), "waiting for the end of 1 item; Ctrl-C stops waiting")
+	}, "it says so")
+	d.types("items", "cancel", item, "--yes")
+	require.Error(t, command.Wait())
+	require.Equal(t, 3, command.ProcessState.ExitCode(), "it is cancelled")
 }

@@ -209,6 +209,7 @@ func TestShellsCompleteNamesOfWorkspacesAndValuesOfFlags(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.addWorkspace("shed")
+	d.types("limits", "set", "smtp", "--max", "3")
 	for args, want := range map[string]string{
 		"workspaces pause s":         "shed\nshop\n:4\n",
 		"workspaces pause sho":       "shop\n:4\n",
@@ -217,9 +218,21 @@ func TestShellsCompleteNamesOfWorkspacesAndValuesOfFlags(t *testing.T) {
 		"dead list --output j":       "table\njson\n:4\n",
 		"settings set pa": "max-claims\npaused\nretention\ndead-letter-retention\nresult-bytes\n" +
 			"notify-ended\n:4\n",
-		"workspaces set-plan shop GOLD": ":4\n",
+		"workspaces set-plan shop GOLD":             ":4\n",
+		"workspaces set-plan shop PR":               "PRO\n:4\n",
+		"workspaces set-plan shop PRO x":            ":4\n",
+		"workspaces set-rate shop ":                 "off\n:4\n",
+		"workspaces create new --plan ent":          "ENTERPRISE\n:4\n",
+		"status --sort f":                           "oldest\nrunning\nfailures\nname\n:4\n",
+		"items list --definition o":                 "order\n:4\n",
+		"enqueue --workspace shop o":                "order\n:4\n",
+		"enqueue --workspace shed o":                ":4\n",
+		"definitions version --workspace nowhere o": ":4\n",
+		"limits remove s":                           "smtp\n:4\n",
+		"limits set --workspace shed s":             ":4\n",
+		"enqueue order --limit-key s":               "smtp\n:4\n",
 	} {
-		out, _, code := d.tries(append([]string{"__complete"}, strings.Fields(args)...)...)
+		out, _, code := d.tries(append([]string{"__complete"}, strings.Split(args, " ")...)...)
 		require.Zero(t, code)
 		require.Equal(t, want, out, args)
 	}

@@ -62,7 +62,7 @@ func (a *App) Root(others ...*cobra.Command) *cobra.Command {
 	root.PersistentPreRun = a.warnUnknown
 	root.AddCommand(others...)
 	root.AddCommand(a.commands()...)
-	a.completeOutputs(root)
+	a.completeShared(root)
 	for _, group := range root.Commands() {
 		if group.HasSubCommands() {
 			group.RunE = refuseUnknown

@@ -67,7 +67,7 @@ func (a *App) deadListCommand() *cobra.Command {
 	command.Flags().StringVar(&state, "state", "open", "filter by state: open, replayed, discarded or any")
 	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
 	addOutput(command.Flags(), &output)
-	a.complete(command, map[string]completion{"workspace": a.workspaceNames, "state": fixed(letterStates...)})
+	a.complete(command, map[string]completion{"state": fixed(letterStates...)})
 	return command
 }
 

@@ -35,7 +35,6 @@ func (a *App) definitionsCommand() *cobra.Command {
 		a.definitionsVersionCommand()} {
 		config.AddFlags(command.Flags(), config.DatabaseOptions)
 		group.AddCommand(command)
-		a.complete(command, map[string]completion{"workspace": a.workspaceNames})
 	}
 	return group
 }
@@ -174,7 +173,8 @@ func (a *App) definitionsVersionCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		Long: "Add a version of a workflow definition, by name or ID. Items whose first claim comes later take it; the\n" +
 			"others keep their own. " + needsOwner,
-		Example: "  pgdispatch definitions version order --workspace Acme --graph graph.json",
+		Example:           "  pgdispatch definitions version order --workspace Acme --graph graph.json",
+		ValidArgsFunction: arguments(a.definitionNames),
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 		if err := errors.Join(checkOutput(output), checkWho(who), needed(map[string]string{"workspace": workspace,

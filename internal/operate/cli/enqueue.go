@@ -30,6 +30,7 @@ func (a *App) enqueueCommand() *cobra.Command {
 			"workspace has the idempotency key already, nothing is inserted and that item is shown." + policyHelp + bulkHelp,
 		Example: "  pgdispatch enqueue order --workspace Acme --params '{\"orderId\": 42}'\n" +
 			"  pgdispatch enqueue order --workspace Acme --params - --run-at 10m < params.json" + bulkExample,
+		ValidArgsFunction: arguments(a.definitionNames),
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 		if err := errors.Join(many.check(command.Flags()), policy.check(command.Flags()), checkOutput(output),
@@ -71,7 +72,6 @@ func (a *App) enqueueCommand() *cobra.Command {
 	addWho(flags, &who)
 	addOutput(flags, &output)
 	config.AddFlags(flags, config.DatabaseOptions)
-	a.complete(command, map[string]completion{"workspace": a.workspaceNames})
 	return command
 }
 

@@ -122,7 +122,6 @@ func (a *App) itemActionCommand(action itemAction) *cobra.Command {
 	command.Flags().BoolVar(&f.yes, "yes", false, "skip the confirmation")
 	addWho(command.Flags(), &f.who)
 	addOutput(command.Flags(), &f.output)
-	a.complete(command, map[string]completion{"workspace": a.workspaceNames})
 	return command
 }
 

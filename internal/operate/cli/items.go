@@ -69,7 +69,7 @@ func (a *App) itemsListCommand() *cobra.Command {
 	command.Flags().Int64Var(&before, "before", 0, "only rows with a lower ID, for the next page")
 	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
 	addOutput(command.Flags(), &output)
-	a.complete(command, map[string]completion{"workspace": a.workspaceNames, "state": fixed(itemStates...)})
+	a.complete(command, map[string]completion{"state": fixed(itemStates...)})
 	return command
 }
 

@@ -48,6 +48,9 @@ func (a *App) itemsWaitCommand() *cobra.Command {
 		waiter := operate.Waiter{Store: store, Connect: func(ctx context.Context) (*pgx.Conn, error) {
 			return database.Connect(ctx, postgres.ListenerSettings(), nil)
 		}}
+		if open := notEnded(items); open > 0 && a.onTerminal() {
+			fmt.Fprintf(a.Stderr, "waiting for the end of %s; Ctrl-C stops waiting\n", counted(open, "item"))
+		}
 		late, err := waitFor(ctx, &waiter, items, timeout)
 		if err != nil {
 			return err
@@ -60,6 +63,17 @@ func (a *App) itemsWaitCommand() *cobra.Command {
 	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait at most, such as 5m (default: no limit)")
 	addOutput(command.Flags(), &output)
 	return command
+}
+
+// notEnded counts the items that are still due to end.
+func notEnded(items []operate.Item) int {
+	open := 0
+	for _, i := range items {
+		if i.Status != "COMPLETED" && i.Status != "FAILED" && i.Status != "CANCELLED" {
+			open++
+		}
+	}
+	return open
 }
 
 // waitFor waits for at most the timeout, unless that is 0, and reports whether it was over first.
@@ -86,11 +100,10 @@ func endOf(items []operate.Item, late bool, timeout time.Duration) error {
 	for _, i := range items {
 		count[i.Status]++
 	}
-	ended := count["COMPLETED"] + count["FAILED"] + count["CANCELLED"]
+	open := notEnded(items)
 	switch {
-	case ended < len(items) && late:
-		return coded{fmt.Errorf("%d of %s had not ended after %s", len(items)-ended, counted(len(items), "item"), timeout),
-			exitOpen}
+	case open > 0 && late:
+		return coded{fmt.Errorf("%d of %s had not ended after %s", open, counted(len(items), "item"), timeout), exitOpen}
 	case count["FAILED"] > 0:
 		return coded{fmt.Errorf("%d of %s failed", count["FAILED"], counted(len(items), "item")), exitFailed}
 	case count["CANCELLED"] > 0:

@@ -59,7 +59,7 @@ func (a *App) limitsListCommand() *cobra.Command {
 	flags.Int64Var(&after, "after", 0, "only limits after this ID, for the next page")
 	flags.IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
 	addOutput(flags, &output)
-	a.complete(command, map[string]completion{"workspace": a.workspaceNames})
+	a.complete(command, map[string]completion{"key": a.limitKeys})
 	return command
 }
 
@@ -71,7 +71,7 @@ func (a *App) limitsSetCommand() *cobra.Command {
 			"given stays as it is.",
 		Example: "  pgdispatch limits set smtp --max 10 --rates 10/s,100/1m\n" +
 			"  pgdispatch limits set customer-17 --workspace Acme --max 2",
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: arguments(a.limitKeys),
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 		if err := errors.Join(checkOutput(output), checkWho(who), operate.CheckKey(args[0])); err != nil {
@@ -106,7 +106,6 @@ func (a *App) limitsSetCommand() *cobra.Command {
 	flags.StringVar(&rates, "rates", "off", "how many may start in any period, such as 10/s,100/1m; off: no limit")
 	addWho(flags, &who)
 	addOutput(flags, &output)
-	a.complete(command, map[string]completion{"workspace": a.workspaceNames})
 	return command
 }
 
@@ -116,7 +115,7 @@ func (a *App) limitsRemoveCommand() *cobra.Command {
 		Use: "remove KEY", Short: "Remove the limit of a key", Args: cobra.ExactArgs(1),
 		Long: "Remove the limit of a key in a workspace or, without --workspace, the one over all workspaces. Items keep\n" +
 			"their keys.",
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: arguments(a.limitKeys),
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 			if err := errors.Join(checkOutput(output), checkWho(who), operate.CheckKey(args[0])); err != nil {
 				return err
@@ -142,7 +141,6 @@ func (a *App) limitsRemoveCommand() *cobra.Command {
 	command.Flags().StringVar(&workspace, "workspace", "", "the limit of this workspace, by ID or name")
 	addWho(command.Flags(), &who)
 	addOutput(command.Flags(), &output)
-	a.complete(command, map[string]completion{"workspace": a.workspaceNames})
 	return command
 }
 

@@ -31,9 +31,14 @@ type meter struct {
 }
 
 func (a *App) newMeter(size int64) *meter {
-	file, is := a.Stderr.(*os.File)
 	now := time.Now()
-	return &meter{out: a.Stderr, terminal: is && term.IsTerminal(int(file.Fd())), size: size, started: now, shown: now}
+	return &meter{out: a.Stderr, terminal: a.onTerminal(), size: size, started: now, shown: now}
+}
+
+// onTerminal reports whether standard error is a terminal: somebody watches.
+func (a *App) onTerminal() bool {
+	file, is := a.Stderr.(*os.File)
+	return is && term.IsTerminal(int(file.Fd()))
 }
 
 // reads counts what is read.

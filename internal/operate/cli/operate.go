@@ -2,20 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
-	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
-
-// completionTimeout limits a database query for shell completion.
-const completionTimeout = 2 * time.Second
 
 // addWho adds the flag that says who makes a change.
 func addWho(flags *pflag.FlagSet, who *string) {
@@ -66,68 +59,4 @@ func workspaceOf(ctx context.Context, store *operate.Store, idOrName string) (op
 			strings.Join(ids, ", "))
 	}
 	return found[0], nil
-}
-
-// completion returns a shell's suggestions for partial text.
-type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
-
-// complete registers completions for flag values. completeOutputs handles --output.
-func (a *App) complete(command *cobra.Command, flags map[string]completion) {
-	for flag, function := range flags {
-		if err := command.RegisterFlagCompletionFunc(flag, function); err != nil {
-			panic(err) // the flag does not exist, which any test detects
-		}
-	}
-}
-
-// completeOutputs registers completions for --output on every command that has it.
-func (a *App) completeOutputs(command *cobra.Command) {
-	if command.Flags().Lookup("output") != nil {
-		a.complete(command, map[string]completion{"output": fixed("table", "json")})
-	}
-	for _, child := range command.Commands() {
-		a.completeOutputs(child)
-	}
-}
-
-func fixed(values ...string) completion {
-	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
-}
-
-func completeSetting(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	values := settingNames
-	if len(args) > 0 {
-		values = map[string][]string{"paused": {"true", "false"}, "retention": {"off", "30d"},
-			"dead-letter-retention": {"off", "365d"}, "notify-ended": {"true", "false"}}[args[0]]
-	}
-	return values, cobra.ShellCompDirectiveNoFileComp
-}
-
-// workspaceNames suggests workspace names. It suggests nothing if the database does not answer.
-func (a *App) workspaceNames(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	ctx := command.Context()
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, completionTimeout, errors.New("completion timed out"))
-	defer cancel()
-	var names []string
-	command.SetContext(ctx)
-	_ = a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
-		found, err := store.CompleteWorkspaces(ctx, begun, 50)
-		for _, w := range found {
-			names = append(names, view.Printable(w.Name))
-		}
-		return err
-	})(command, nil)
-	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-// firstIsWorkspace suggests workspaces for a command's first argument.
-func (a *App) firstIsWorkspace(command *cobra.Command, args []string,
-	begun string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return a.workspaceNames(command, args, begun)
 }

@@ -62,6 +62,8 @@ func (a *App) statusCommand() *cobra.Command {
 	command.Flags().BoolVar(&watches, "watch", false, "refresh continuously until q or Ctrl-C")
 	command.Flags().DurationVar(&interval, "interval", time.Second, "refresh interval of --watch, 200ms to 1h")
 	config.AddFlags(command.Flags(), config.DatabaseOptions)
+	a.complete(command, map[string]completion{"sort": fixed(string(operate.ByOldest), string(operate.ByRunning),
+		string(operate.ByFailures), string(operate.ByName))})
 	return command
 }
 

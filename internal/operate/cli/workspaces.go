@@ -83,7 +83,7 @@ func (a *App) workspacesShowCommand() *cobra.Command {
 	var output string
 	command := &cobra.Command{
 		Use: "show WORKSPACE", Short: "Show a workspace and its workflow definitions", Args: cobra.ExactArgs(1),
-		ValidArgsFunction: a.firstIsWorkspace,
+		ValidArgsFunction: arguments(a.workspaceNames),
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
@@ -132,7 +132,8 @@ func (a *App) workspaceChangeCommand(verb, value, short string, parse makeChange
 		args = cobra.ExactArgs(2)
 	}
 	command := &cobra.Command{
-		Use: strings.TrimSpace(verb + " WORKSPACE " + value), Short: short, Args: args, ValidArgsFunction: a.firstIsWorkspace,
+		Use: strings.TrimSpace(verb + " WORKSPACE " + value), Short: short, Args: args,
+		ValidArgsFunction: arguments(a.workspaceNames, a.changeValues(value)),
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 			if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {
 				return err
@@ -155,6 +156,19 @@ func (a *App) workspaceChangeCommand(verb, value, short string, parse makeChange
 	addWho(command.Flags(), &who)
 	addOutput(command.Flags(), &output)
 	return command
+}
+
+// changeValues suggests what a change takes, given how its usage names it.
+func (a *App) changeValues(value string) completion {
+	switch value {
+	case "PLAN":
+		return a.planNames
+	case "{N|plan}":
+		return fixed("plan")
+	case "{N|off}":
+		return fixed("off")
+	}
+	return cobra.NoFileCompletions
 }
 
 func planChange(ctx context.Context, store *operate.Store, value string) (operate.WorkspaceChange, error) {

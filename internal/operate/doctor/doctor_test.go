@@ -105,6 +105,8 @@ func TestDoctorJudgesClocksReplicasAndSchemas(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, Fine, checkClock(2100*time.Millisecond, 100*time.Millisecond).Severity,
 		"as exact as the round trip allows")
+	require.Equal(t, "the database's clock differs by 12ms from this machine's, measured to within 3ms",
+		checkClock(12*time.Millisecond, 3*time.Millisecond).Finding)
 	require.Equal(t, "the database's clock differs by -3s from this machine's", checkClock(-3*time.Second, 0).Finding)
 	require.Equal(t, Fine, checkReplicas([]operate.KnownReplica{{ID: "a", DeadFor: -time.Second}}).Severity)
 	require.Equal(t, "replicas use different namespaces: shop; default", checkReplicas([]operate.KnownReplica{

@@ -177,8 +177,8 @@ func checkClock(offset, trip time.Duration) Finding {
 				"timestamps in logs differ.",
 			"Synchronize the clocks of both machines with NTP."}
 	}
-	return ok(check, "the clocks of the database and this machine agree within %s",
-		(clockTolerance + trip).Round(time.Millisecond))
+	return ok(check, "the database's clock differs by %s from this machine's, measured to within %s",
+		offset.Round(time.Millisecond), trip.Round(time.Millisecond))
 }
 
 func checkPins(pins []operate.Pin, seesAll bool) Finding {
