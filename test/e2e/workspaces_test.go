@@ -226,7 +226,7 @@ func TestShellsCompleteNamesOfWorkspacesAndValuesOfFlags(t *testing.T) {
 		"status --sort f":                           "oldest\nrunning\nfailures\nname\n:4\n",
 		"items list --definition o":                 "order\n:4\n",
 		"enqueue --workspace shop o":                "order\n:4\n",
-		"enqueue --workspace shed o":                ":4\n",
+		"enqueue --workspace shed x":                ":4\n",
 		"definitions version --workspace nowhere o": ":4\n",
 		"limits remove s":                           "smtp\n:4\n",
 		"limits set --workspace shed s":             ":4\n",
