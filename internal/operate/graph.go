@@ -136,7 +136,7 @@ func readEdges(edges []json.RawMessage, ids []string) (map[string][]string, erro
 	return followers, nil
 }
 
-// refuseCycle returns an error that names the nodes of a cycle, if there is one: none of them could be the first to run.
+// refuseCycle returns an error that names the nodes of a cycle, if there is one: none of them could be first to run.
 func refuseCycle(ids []string, followers map[string][]string) error {
 	const walking, done = 1, 2
 	state, path := map[string]int{}, []string{}
