@@ -165,6 +165,7 @@ func TestAnOutageOfTheCodecServerOnlyDelays(t *testing.T) {
 	require.Equal(t, "DISPATCHED", s.statusOf(ending), "its end waits for its result")
 	require.Equal(t, int64(1), one[int64](s.stack, "select count(*) from pgdispatch.signals where state = 'OPEN'"))
 	require.Positive(t, sample(p.scrape(), "pgdispatch_codec_requests_total", "unavailable"))
+	require.Contains(t, p.scrape(), codecDuration)
 
 	s.server.Fail(nil)
 	s.exec(add, running, "end")
