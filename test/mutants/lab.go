@@ -17,6 +17,8 @@ const (
 	// testTimeout bounds the tests of one mutant, without their build. A mutant that makes its test wait forever is
 	// caught.
 	testTimeout = 45 * time.Second
+	// baselineTimeout bounds all named tests of a package.
+	baselineTimeout = 5 * time.Minute
 	// runTimeout includes the build, which takes minutes with an empty build cache.
 	runTimeout = 10 * time.Minute
 )
@@ -76,7 +78,7 @@ func (l lab) test(ctx context.Context, m mutant) result {
 	if err != nil {
 		return result{mutant: m, verdict: stale, output: err.Error()}
 	}
-	output, err := l.goTest(ctx, m.pkg, m.test, "-overlay="+overlay)
+	output, err := l.goTest(ctx, testTimeout, m.pkg, m.test, "-overlay="+overlay)
 	return result{m, judge(m.test, output, err), time.Since(began), output}
 }
 
@@ -89,7 +91,7 @@ func (l lab) baseline(ctx context.Context, list []mutant) error {
 		}
 	}
 	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
-		output, err := l.goTest(ctx, pkg, strings.Join(tests[pkg], "|"))
+		output, err := l.goTest(ctx, baselineTimeout, pkg, strings.Join(tests[pkg], "|"))
 		if err != nil {
 			return fmt.Errorf("test %s without any mutant: %w\n%s", pkg, err, tail(output))
 		}
@@ -102,8 +104,9 @@ func (l lab) baseline(ctx context.Context, list []mutant) error {
 	return nil
 }
 
-// goTest runs tests of a package. The flags also hold where such a test builds the product.
-func (l lab) goTest(ctx context.Context, pkg, tests string, flags ...string) (string, error) {
+// goTest runs tests of a package, which together take at most timeout. The flags also hold where such a test builds the
+// product.
+func (l lab) goTest(ctx context.Context, timeout time.Duration, pkg, tests string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	module := "."
@@ -111,7 +114,7 @@ func (l lab) goTest(ctx context.Context, pkg, tests string, flags ...string) (st
 		module, pkg = "test", "./"+below
 	}
 	cmd := exec.CommandContext(ctx, "go", "test", "-C", module, "-v", "-count=1", "-vet=off",
-		"-timeout", testTimeout.String(), "-run", "^("+tests+")$", pkg)
+		"-timeout", timeout.String(), "-run", "^("+tests+")$", pkg)
 	cmd.Dir = l.root
 	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.Join(append(flags, os.Getenv("GOFLAGS")), " "))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go passes it on to the test
