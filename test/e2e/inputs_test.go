@@ -2,21 +2,18 @@ package e2e
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/pgdispatch/pgdispatch/internal/codectest"
 )
 
 // greet is somebody's workflow, which knows nothing of pgdispatch.
@@ -61,7 +58,7 @@ func TestAnExistingWorkflowWhoseInputIsEncryptedIsStartedByOneInsert(t *testing.
 	t.Parallel()
 	s := newStack(t)
 	s.replica().ready()
-	encrypting := converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), newVault(t))
+	encrypting := converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), codectest.NewCodec())
 	c := s.inputOf("payloads", encrypting)
 	encoded, err := encrypting.ToPayloads("Ann", struct{ Times int }{3})
 	require.NoError(t, err)
@@ -75,49 +72,4 @@ func TestAnExistingWorkflowWhoseInputIsEncryptedIsStartedByOneInsert(t *testing.
 	require.NoError(t, err)
 	require.NotContains(t, string(text), "Ann")
 	require.Equal(t, "hello Ann; hello Ann; hello Ann; ", s.greeting(c, string(text)))
-}
-
-// vault encrypts payloads, as an application's codec does.
-type vault struct{ cipher.AEAD }
-
-func newVault(t *testing.T) vault {
-	t.Helper()
-	block, err := aes.NewCipher([]byte("an example of a 256 bit AES key."))
-	require.NoError(t, err)
-	aead, err := cipher.NewGCM(block)
-	require.NoError(t, err)
-	return vault{aead}
-}
-
-func (v vault) Encode(payloads []*commonpb.Payload) (encoded []*commonpb.Payload, err error) {
-	for _, p := range payloads {
-		plain, err := p.Marshal()
-		if err != nil {
-			return nil, err
-		}
-		nonce := make([]byte, v.NonceSize())
-		_, _ = rand.Read(nonce)
-		encoded = append(encoded, &commonpb.Payload{Data: v.Seal(nonce, nonce, plain, nil),
-			Metadata: map[string][]byte{converter.MetadataEncoding: []byte("binary/encrypted")}})
-	}
-	return encoded, nil
-}
-
-func (v vault) Decode(payloads []*commonpb.Payload) (decoded []*commonpb.Payload, err error) {
-	for _, p := range payloads {
-		if string(p.GetMetadata()[converter.MetadataEncoding]) != "binary/encrypted" {
-			decoded = append(decoded, p)
-			continue
-		}
-		plain, err := v.Open(nil, p.Data[:v.NonceSize()], p.Data[v.NonceSize():], nil)
-		if err != nil {
-			return nil, fmt.Errorf("decrypt payload: %w", err)
-		}
-		var inner commonpb.Payload
-		if err := inner.Unmarshal(plain); err != nil {
-			return nil, err
-		}
-		decoded = append(decoded, &inner)
-	}
-	return decoded, nil
 }
