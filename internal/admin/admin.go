@@ -49,6 +49,9 @@ type Server struct {
 	// also change things. Nil disables the web view.
 	Pages, ActingPages http.Handler
 	PagesPath          string
+	// Base is a path below which the pages are served too, for a proxy that passes it on, such as /tools. Redirects and
+	// links lead below it. Empty means none.
+	Base string
 	// Token grants access to /debug/pprof/ and ActingPages, ViewToken to Pages. Clients send either as a bearer token
 	// or as the password of basic authentication. If both are empty, Pages is open on loopback. If Token is empty, so
 	// are profiles.
@@ -119,7 +122,13 @@ func (s *Server) Handler() http.Handler {
 	if s.Pages != nil {
 		mux.HandleFunc(s.PagesPath, s.page)
 		s.signIn(mux)
-		mux.Handle("GET /{$}", http.RedirectHandler(s.PagesPath, http.StatusFound))
+		home := http.RedirectHandler(s.Base+s.PagesPath, http.StatusFound)
+		mux.Handle("GET /{$}", home)
+		if s.Base != "" {
+			mux.Handle(s.Base+s.PagesPath, http.StripPrefix(s.Base, mux))
+			mux.Handle("GET "+s.Base, home)
+			mux.Handle("GET "+s.Base+"/{$}", home)
+		}
 	}
 	return boundBody(mux, bodyTimeout)
 }
@@ -152,7 +161,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	case known:
 		s.Pages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))
 	case s.SignIn != nil && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html"):
-		http.Redirect(w, r, s.PagesPath+"signin?to="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
+		http.Redirect(w, r, s.Base+s.PagesPath+"signin?to="+url.QueryEscape(s.Base+r.URL.RequestURI()), http.StatusSeeOther)
 	default:
 		s.refuse(w, open)
 	}
@@ -241,5 +250,5 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
 		code = http.StatusUnauthorized
 	}
 	signin.Page{Heading: "You are signed out", Text: "You may still be signed in at your identity provider.",
-		Link: "Sign in again", To: s.PagesPath}.Write(w, code)
+		Link: "Sign in again", To: s.Base + s.PagesPath}.Write(w, code)
 }

@@ -63,6 +63,32 @@ func TestABrowserIsSentToSignInAndAScriptIsRefused(t *testing.T) {
 	require.Equal(t, 401, status)
 }
 
+func TestBehindAProxyPagesAreServedBelowItsPathToo(t *testing.T) {
+	t.Parallel()
+	a := known()
+	a.SignIn = &signin.OIDC{Path: "/tools/ui/", Key: []byte("key"), Log: quiet()}
+	a.Base, a.Listener = "/tools", fakeListener{address: "127.0.0.1 9464"}
+	a.Pages = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.URL.RequestURI())) })
+	ask := func(method, path, user string) *httptest.ResponseRecorder {
+		answer, request := httptest.NewRecorder(), httptest.NewRequest(method, path, nil)
+		request.Header = http.Header{"Accept": {"text/html"}, "X-User": {user}, "Sec-Fetch-Site": {"same-origin"}}
+		a.Handler().ServeHTTP(answer, request)
+		return answer
+	}
+	for _, path := range []string{"/tools/ui/items?status=FAILED", "/ui/items?status=FAILED"} {
+		require.Equal(t, "/ui/items?status=FAILED", ask("GET", path, "ben").Body.String(), "removed by the proxy or not")
+		require.Equal(t, "/tools/ui/signin?to=%2Ftools%2Fui%2Fitems%3Fstatus%3DFAILED", ask("GET", path,
+			"").Header().Get("Location"))
+	}
+	for _, path := range []string{"/", "/tools", "/tools/", "/tools/ui"} {
+		require.Equal(t, "/tools/ui/", ask("GET", path, "ben").Header().Get("Location"), path)
+	}
+	require.Equal(t, 404, ask("GET", "/tools/metrics", "ben").Code, "only pages")
+	out := ask("POST", "/tools/ui/signout", "ben")
+	require.Contains(t, out.Header().Get("Set-Cookie"), "Path=/tools/ui/")
+	require.Contains(t, out.Body.String(), `<a href="/tools/ui/">`)
+}
+
 func TestSigningOutMakesABrowserForget(t *testing.T) {
 	t.Parallel()
 	a := known()

@@ -33,6 +33,7 @@ type Config struct {
 	Durable           Durability
 	AdminAddr         string // empty disables the admin server
 	AdminToken        string // empty means read-only pages, and profiles on loopback only
+	AdminBase         string // path below which a proxy serves the web view; empty means at the root
 	ViewToken         string // empty means viewing takes AdminToken; without both, loopback
 	SignIn            SignIn
 	TemporalUI        string // base URL for links to Temporal's web UI; empty disables them
@@ -159,6 +160,9 @@ var RunOptions = slices.Concat(DatabaseOptions, []Option{
 	{"admin-addr", "PGDISPATCH_ADMIN_ADDR", "",
 		"host:port to serve /livez, /readyz, /metrics and the web view at /ui/; disabled if empty",
 		func(c *Config, v string) error { return parseAddress(v, &c.AdminAddr) }},
+	{"admin-path-prefix", "PGDISPATCH_ADMIN_PATH_PREFIX", "",
+		"path below which a proxy serves the web view, such as /tools for /tools/ui/, whether or not it removes the path",
+		func(c *Config, v string) error { return parseBase(v, &c.AdminBase) }},
 	{"admin-token", "PGDISPATCH_ADMIN_TOKEN", "",
 		"token for viewing and acting in the web view, and for /debug/pprof/, at least 16 characters; if empty, pages are " +
 			"read-only and on loopback only",

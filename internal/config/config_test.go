@@ -60,6 +60,7 @@ var differing = map[string]string{
 	"listen":                  "off",
 	"durable-commits":         "all",
 	"admin-addr":              "127.0.0.1:9464",
+	"admin-path-prefix":       "/tools/pgdispatch",
 	"admin-token":             "0123456789abcdef",
 	"view-token":              "fedcba9876543210",
 	"auth-header":             "X-User",

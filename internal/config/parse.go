@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -126,6 +128,17 @@ func (c Config) checkTokens() error {
 	}
 	return nil
 }
+
+// parseBase accepts paths that need no escape in links, cookies or routes.
+func parseBase(text string, into *string) error {
+	*into = text
+	if text != "" && (path.Clean(text) != text || !validBase.MatchString(text)) {
+		return errors.New("it must be a path such as /tools or /tools/pgdispatch, of letters, digits and -._~")
+	}
+	return nil
+}
+
+var validBase = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`)
 
 func parseUIURL(text string, into *string) error {
 	if text != "" {

@@ -168,6 +168,8 @@ func (c Config) checkSignIn() error {
 		"PGDISPATCH_OIDC_CLIENT_SECRET is empty: PGDISPATCH_OIDC_ISSUER needs it, or the file "+
 			"PGDISPATCH_OIDC_CLIENT_SECRET_FILE names")
 	add(oidc && s.RedirectURL == "", "PGDISPATCH_OIDC_REDIRECT_URL is empty: PGDISPATCH_OIDC_ISSUER needs it")
+	add(c.AdminBase != "" && s.RedirectURL != "" && !strings.HasSuffix(s.RedirectURL, c.AdminBase+callbackPath),
+		"PGDISPATCH_OIDC_REDIRECT_URL must end with "+c.AdminBase+callbackPath+": see PGDISPATCH_ADMIN_PATH_PREFIX")
 	add(oidc && s.RoleClaim == "", "PGDISPATCH_OIDC_ROLE_CLAIM is empty: PGDISPATCH_OIDC_ISSUER needs it")
 	return errors.Join(faults...)
 }

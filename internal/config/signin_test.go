@@ -28,6 +28,23 @@ func TestHalfAWayToSignInIsRefusedByTheNameOfWhatIsMissing(t *testing.T) {
 	}
 }
 
+func TestThePathOfAProxyIsReadAndUsersComeBackToIt(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"tools", "/tools/", "/", "/a//b", "/a/../b", "https://a/b", "/a b", `/"`} {
+		_, err := readRunConfig(t, map[string]string{"PGDISPATCH_ADMIN_PATH_PREFIX": bad})
+		require.ErrorContains(t, err, "PGDISPATCH_ADMIN_PATH_PREFIX is ", bad)
+	}
+	c, err := readRunConfig(t, map[string]string{"PGDISPATCH_ADMIN_PATH_PREFIX": "/tools/pgdispatch-1"})
+	require.NoError(t, err)
+	require.NoError(t, c.checkSignIn())
+	c.SignIn = SignIn{Issuer: "https://a", ClientID: "c", ClientSecret: "s", RoleClaim: "r",
+		RedirectURL: "https://b/ui/signin/callback"}
+	require.ErrorContains(t, c.checkSignIn(),
+		"PGDISPATCH_OIDC_REDIRECT_URL must end with /tools/pgdispatch-1/ui/signin/callback")
+	c.SignIn.RedirectURL = "https://b/tools/pgdispatch-1/ui/signin/callback"
+	require.NoError(t, c.checkSignIn())
+}
+
 func TestWaysToSignInAreReadAndBadOnesNamed(t *testing.T) {
 	t.Parallel()
 	c, err := readRunConfig(t, map[string]string{

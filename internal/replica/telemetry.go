@@ -58,7 +58,7 @@ func (r *replica) observed(ctx context.Context, run func(context.Context, *admin
 	server := &admin.Server{
 		Listener: listener, Metrics: t.Registry, Health: health, Token: c.AdminToken, ViewToken: c.ViewToken,
 		Log:   log.With("component", "admin"),
-		Pages: site.Handler(), ActingPages: site.Acting(), PagesPath: web.Prefix,
+		Pages: site.Handler(), ActingPages: site.Acting(), PagesPath: web.Prefix, Base: c.AdminBase,
 	}
 	addSignIn(server, c, log)
 	r.admin.Store(server)
@@ -93,7 +93,7 @@ func openSite(ctx context.Context, c config.Config, log *slog.Logger) (*web.Site
 		closeAll = func() { pool.Close(); operator.Close() }
 	}
 	site := web.New(&operate.Store{DB: pool}, &operate.Store{DB: operator})
-	site.TemporalUI, site.Log = c.TemporalUI, log
+	site.TemporalUI, site.Base, site.Log = c.TemporalUI, c.AdminBase, log
 	return site, closeAll, nil
 }
 
@@ -166,7 +166,7 @@ func addSignIn(server *admin.Server, c config.Config, log *slog.Logger) {
 	server.SignIn = &signin.OIDC{
 		Issuer: s.Issuer, ClientID: s.ClientID, ClientSecret: s.ClientSecret, RedirectURL: s.RedirectURL,
 		RoleClaim: s.RoleClaim,
-		Grants:    grants, Key: key, Path: web.Prefix, Log: log.With("component", "signin"),
+		Grants:    grants, Key: key, Path: c.AdminBase + web.Prefix, Log: log.With("component", "signin"),
 	}
 	server.Visitors = append(server.Visitors, server.SignIn.Visitor)
 }

@@ -132,7 +132,7 @@ func (v visit) act(do change) http.HandlerFunc {
 		case then.to == "":
 			v.answer(w, r, then.name, then.data, nil)
 		default:
-			http.Redirect(w, r, then.to+"?"+doneParameter+"="+then.done, http.StatusSeeOther)
+			v.redirect(w, r, then.to+"?"+doneParameter+"="+then.done)
 		}
 		v.Log.InfoContext(r.Context(), "Changed in the web view", "path", r.URL.Path, "who", who)
 	}

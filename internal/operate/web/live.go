@@ -141,7 +141,7 @@ func (s *Site) send(w http.ResponseWriter, r *http.Request, sent map[string]stri
 		if err := pages["overview"].ExecuteTemplate(&out, part, seen); err != nil {
 			return err
 		}
-		if text := out.String(); text != sent[part] {
+		if text := s.linked(out.String()); text != sent[part] {
 			sent[part] = text
 			changed += text
 		}

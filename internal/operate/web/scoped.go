@@ -185,7 +185,7 @@ func (s *Site) rights(ctx context.Context, of signin.Rights) (rights, error) {
 
 // scopedSite returns the pages of visitors with these rights. It shares the bounds of s, and no data.
 func (s *Site) scopedSite(of rights) *scopedSite {
-	site := &Site{TemporalUI: s.TemporalUI, Log: s.Log, whole: s, confined: of.confined, role: of.words()}
+	site := &Site{TemporalUI: s.TemporalUI, Base: s.Base, Log: s.Log, whole: s, confined: of.confined, role: of.words()}
 	var seen []string
 	if of.confined {
 		seen = make([]string, len(of.named)) // never nil, which is all

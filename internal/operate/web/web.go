@@ -64,7 +64,9 @@ type Site struct {
 	Within func(seen, changed []string) (Reader, Changer)
 	// TemporalUI is the URL of Temporal's web interface. If empty, items have no links to it.
 	TemporalUI string
-	Log        *slog.Logger
+	// Base is the path below which browsers see Prefix, such as /tools. Empty means at the root.
+	Base string
+	Log  *slog.Logger
 
 	live        live
 	charts      charts
@@ -230,7 +232,7 @@ func (s *Site) page(of handler) http.HandlerFunc {
 func (s *Site) answer(w http.ResponseWriter, r *http.Request, name string, data any, err error) {
 	var to moved
 	if errors.As(err, &to) {
-		http.Redirect(w, r, string(to), http.StatusSeeOther)
+		s.redirect(w, r, string(to))
 		return
 	}
 	code, outage := http.StatusOK, s.banner(r.Context(), name, err)
@@ -247,7 +249,7 @@ func (s *Site) answer(w http.ResponseWriter, r *http.Request, name string, data 
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	fmt.Fprint(w, out.String())
+	fmt.Fprint(w, s.linked(out.String()))
 }
 
 // explain returns the page for an error. It hides the text of unexpected errors, which may contain secrets.

@@ -1,6 +1,9 @@
 // The filter of a list: values are suggested while a token is typed, Backspace leads to the tokens in force, and filters are kept by name in this browser. Without it, the line is typed and sent as it is.
 import { stored } from "./page.js";
 
+// ui is the address of the overview.
+const ui = new URL("..", import.meta.url).href;
+
 const input = document.getElementById("filter");
 const quote = (value) => /[\s"]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
 
@@ -27,7 +30,7 @@ async function suggestions({ name, value }) {
   const names = input.dataset.names.split(" ");
   if (!name) return names.filter((known) => known.startsWith(value.toLowerCase())).map((known) => `${known}:`);
   if (!names.includes(name)) return [];
-  const answer = await fetch(`/ui/suggest?${new URLSearchParams({ of: name, q: value, workspace: workspace() })}`).catch(() => null);
+  const answer = await fetch(`${ui}suggest?${new URLSearchParams({ of: name, q: value, workspace: workspace() })}`).catch(() => null);
   if (!answer?.ok) return [];
   return (await answer.text()).split("\n").filter(Boolean).map((found) => `${name}:${quote(found)} `);
 }
@@ -124,7 +127,7 @@ function keep(section) {
   const draw = (all) => {
     list.replaceChildren(...all.map((filter) => {
       const entry = document.createElement("li"), link = document.createElement("a"), forget = document.createElement("button");
-      link.href = `/ui/items?${new URLSearchParams(filter.query)}`;
+      link.href = `${ui}items?${new URLSearchParams(filter.query)}`;
       link.textContent = filter.name;
       if (filter.query === query) link.ariaCurrent = "true";
       forget.type = "button";

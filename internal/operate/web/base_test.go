@@ -1,0 +1,52 @@
+package web
+
+import (
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// inPage matches the value of any attribute that begins with Prefix, and inPages of one that begins with the base.
+var inPage, inBase = regexp.MustCompile(`[a-z-]+="/ui/[^"]*"`), regexp.MustCompile(`[a-z]+="/tools/pgdispatch/ui/`)
+
+func TestBehindAProxyEveryLinkHasItsPath(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	site := b.site()
+	site.Base = "/tools/pgdispatch"
+	handler := site.Acting()
+	for _, path := range append(paths, "/ui/none", "/ui/items/8/discard", "/ui/items/selected?do=replay&item=8",
+		"/ui/dead/replay", "/ui/settings/pause", "/ui/items?filter=%22/ui/items%22") {
+		text := b.ask(handler, path, nil).Body.String()
+		require.Regexp(t, inBase, text, path)
+		require.Empty(t, inPage.FindAllString(text, -1), path)
+	}
+	for _, path := range []string{"/ui/items?filter=status:FAILED", "/ui/dead/letters?filter=since:1h"} {
+		require.Regexp(t, "^/tools/pgdispatch"+strings.SplitAfter(path, "?")[0][:10], b.ask(handler, path,
+			nil).Header().Get("Location"))
+	}
+	live := httptest.NewRecorder()
+	require.NoError(t, site.send(live, httptest.NewRequest("GET", "/ui/live", nil), map[string]string{}))
+	require.Regexp(t, inBase, live.Body.String())
+	require.Empty(t, inPage.FindAllString(live.Body.String(), -1))
+	answer := b.ask(handler, "/ui/items/8/retry", url.Values{"act": {"retry"}})
+	require.Regexp(t, "^/tools/pgdispatch/ui/items/8", answer.Header().Get("Location"))
+	scoped := newScoped(&namesReader{})
+	scoped.Base = site.Base
+	require.Regexp(t, inBase, visits(t, scoped.Handler(), rolesIn("Nobody"), "/ui/items").Body.String())
+}
+
+func TestScriptsFindTheirPagesByTheirOwnAddress(t *testing.T) {
+	t.Parallel()
+	files, err := staticFiles.ReadDir("static")
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := staticFiles.ReadFile("static/" + file.Name())
+		require.NoError(t, err)
+		require.NotContains(t, string(text), Prefix, file.Name())
+	}
+}
