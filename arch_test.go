@@ -44,7 +44,7 @@ var edges = map[string][]string{
 	"dispatch/engine":     nil,
 	"docs/clients":        nil,
 	"finish":              {"internal/temporal"}, // for workers: as few dependencies as possible
-	"internal/admin":      {"internal/serve", "internal/signin"},
+	"internal/admin":      {"internal/attempt", "internal/serve", "internal/signin"},
 	"internal/attempt":    nil,
 	"internal/config":     {"internal/postgres", "internal/temporal"},
 	"internal/goldentest": nil,

@@ -4,6 +4,7 @@ package admin
 import (
 	"context"
 	"crypto/subtle"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -42,6 +43,8 @@ const (
 type Server struct {
 	// Listener accepts the connections. Run closes it.
 	Listener net.Listener
+	// Certificate has the server speak TLS. Nil means plain HTTP.
+	Certificate *Certificate
 	// Metrics is served at /metrics.
 	Metrics prometheus.Gatherer
 	Health  *Health
@@ -77,8 +80,16 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 
 // Run serves until ctx is cancelled, then returns nil. Requests in flight get one second to finish.
 func (s *Server) Run(ctx context.Context) error {
-	s.Log.InfoContext(ctx, "Serving health and metrics", "address", s.Listener.Addr().String())
-	if err := serve.Run(ctx, s.server(ctx), s.Listener, mostConnections, stopTimeout); err != nil {
+	listener := s.Listener
+	if s.Certificate != nil {
+		config, err := s.Certificate.Config()
+		if err != nil {
+			return fmt.Errorf("serve health and metrics: %w", err)
+		}
+		listener = tls.NewListener(listener, config)
+	}
+	s.Log.InfoContext(ctx, "Serving health and metrics", "address", listener.Addr().String(), "tls", s.Certificate != nil)
+	if err := serve.Run(ctx, s.server(ctx), listener, mostConnections, stopTimeout); err != nil {
 		return fmt.Errorf("serve health and metrics: %w", err)
 	}
 	return nil

@@ -34,6 +34,8 @@ type Config struct {
 	AdminAddr         string // empty disables the admin server
 	AdminToken        string // empty means read-only pages, and profiles on loopback only
 	AdminBase         string // path below which a proxy serves the web view; empty means at the root
+	AdminCertFile     string // with AdminKeyFile; empty means plain HTTP
+	AdminKeyFile      string
 	ViewToken         string // empty means viewing takes AdminToken; without both, loopback
 	SignIn            SignIn
 	TemporalUI        string // base URL for links to Temporal's web UI; empty disables them
@@ -59,7 +61,7 @@ func (c Config) Check() error {
 		operator = c.Operator().Verify()
 	}
 	return errors.Join(operator, c.Temporal.Verify(), c.Codec.Verify(), c.checkCallbacks(), c.checkTokens(),
-		c.checkSignIn())
+		c.checkAdmin(), c.checkSignIn())
 }
 
 const (
@@ -163,6 +165,11 @@ var RunOptions = slices.Concat(DatabaseOptions, []Option{
 	{"admin-path-prefix", "PGDISPATCH_ADMIN_PATH_PREFIX", "",
 		"path below which a proxy serves the web view, such as /tools for /tools/ui/, whether or not it removes the path",
 		func(c *Config, v string) error { return parseBase(v, &c.AdminBase) }},
+	{"admin-cert-file", "PGDISPATCH_ADMIN_CERT_FILE", "",
+		"PEM file with the certificate of admin-addr, read again when it changes; plain HTTP if empty",
+		func(c *Config, v string) error { c.AdminCertFile = v; return nil }},
+	{"admin-key-file", "PGDISPATCH_ADMIN_KEY_FILE", "", "PEM file with the key of that certificate",
+		func(c *Config, v string) error { c.AdminKeyFile = v; return nil }},
 	{"admin-token", "PGDISPATCH_ADMIN_TOKEN", "",
 		"token for viewing and acting in the web view, and for /debug/pprof/, at least 16 characters; if empty, pages are " +
 			"read-only and on loopback only",

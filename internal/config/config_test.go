@@ -60,6 +60,8 @@ var differing = map[string]string{
 	"listen":                  "off",
 	"durable-commits":         "all",
 	"admin-addr":              "127.0.0.1:9464",
+	"admin-cert-file":         "/etc/ssl/web.crt",
+	"admin-key-file":          "/etc/ssl/web.key",
 	"admin-path-prefix":       "/tools/pgdispatch",
 	"admin-token":             "0123456789abcdef",
 	"view-token":              "fedcba9876543210",
@@ -159,6 +161,14 @@ PGDISPATCH_LISTEN is "maybe": it must be on or off
 PGDISPATCH_ADMIN_ADDR is "9464": it must be host:port, such as 127.0.0.1:9464 or :9464; port 0 selects a free port
 PGDISPATCH_ADMIN_TOKEN is "***": it must have at least 16 characters
 --log-level is "loud": it must be debug, info, warn or error`)
+}
+
+func TestACertificateNeedsItsKey(t *testing.T) {
+	t.Parallel()
+	for _, c := range []Config{{AdminCertFile: "a"}, {AdminKeyFile: "a"}} {
+		require.ErrorContains(t, c.Check(), "set PGDISPATCH_ADMIN_CERT_FILE and PGDISPATCH_ADMIN_KEY_FILE, or neither")
+	}
+	require.NoError(t, Config{AdminCertFile: "a", AdminKeyFile: "b"}.checkAdmin())
 }
 
 func TestTheTokenForLookingIsAnotherThanTheOneForActing(t *testing.T) {

@@ -129,6 +129,14 @@ func (c Config) checkTokens() error {
 	return nil
 }
 
+// checkAdmin refuses a certificate without its key, and the reverse.
+func (c Config) checkAdmin() error {
+	if (c.AdminCertFile == "") != (c.AdminKeyFile == "") {
+		return errors.New("configuration: set PGDISPATCH_ADMIN_CERT_FILE and PGDISPATCH_ADMIN_KEY_FILE, or neither")
+	}
+	return nil
+}
+
 // parseBase accepts paths that need no escape in links, cookies or routes.
 func parseBase(text string, into *string) error {
 	*into = text

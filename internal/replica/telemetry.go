@@ -60,6 +60,9 @@ func (r *replica) observed(ctx context.Context, run func(context.Context, *admin
 		Log:   log.With("component", "admin"),
 		Pages: site.Handler(), ActingPages: site.Acting(), PagesPath: web.Prefix, Base: c.AdminBase,
 	}
+	if c.AdminCertFile != "" {
+		server.Certificate = &admin.Certificate{CertFile: c.AdminCertFile, KeyFile: c.AdminKeyFile, Log: server.Log}
+	}
 	addSignIn(server, c, log)
 	r.admin.Store(server)
 

@@ -1,0 +1,87 @@
+package admin
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/logtest"
+)
+
+// issued returns a new certificate with a serial number, and its key, as PEM.
+func issued(t *testing.T, serial int64) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: []string{"localhost"},
+		NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	require.NoError(t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+}
+
+func TestARenewedCertificateAppliesFromTheNextConnectionOn(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	certificate := &Certificate{CertFile: filepath.Join(folder, "a.crt"), KeyFile: filepath.Join(folder, "a.key")}
+	_, err := certificate.Config()
+	require.ErrorContains(t, err, "a.crt: no such file or directory")
+
+	log := &logtest.Book{}
+	certificate.Log = slog.New(log)
+	replaced := time.Now().Add(-time.Hour)
+	replace := func(file string, text []byte) {
+		replaced = replaced.Add(time.Minute)
+		require.NoError(t, os.WriteFile(file, text, 0o600))
+		require.NoError(t, os.Chtimes(file, replaced, replaced))
+	}
+	cert, key := issued(t, 1)
+	replace(certificate.CertFile, cert)
+	replace(certificate.KeyFile, key)
+	listener, err := Listen(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	a := &Server{Listener: listener, Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet(),
+		Certificate: certificate}
+	go func() { _ = a.Run(t.Context()) }()
+	address := listener.Addr().String()
+	served := func() int64 {
+		conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // reads the serial number
+		require.NoError(t, err)
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+	}
+	require.Equal(t, int64(1), served())
+
+	cert, key = issued(t, 2)
+	replace(certificate.CertFile, cert)
+	require.Equal(t, int64(1), served(), "its key is not there yet")
+	require.Equal(t, int64(1), served())
+	replace(certificate.KeyFile, key)
+	require.Equal(t, int64(2), served())
+	require.Equal(t, int64(2), served())
+	require.NoError(t, os.Remove(certificate.KeyFile))
+	require.Equal(t, int64(2), served())
+	require.Equal(t, []string{"Uses a new certificate"}, log.At(slog.LevelInfo))
+	require.Len(t, log.Errors(slog.LevelWarn), 2, "each cause once")
+
+	plain := dial(t, address, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+	answer := make([]byte, 100)
+	n, err := plain.Read(answer)
+	require.NoError(t, err)
+	require.Contains(t, string(answer[:n]), "400 Bad Request")
+}
