@@ -157,12 +157,12 @@ func TestDeployPagesExamplesConnectByVerifiedTLS(t *testing.T) {
 	require.Positive(t, mounted)
 }
 
-func TestPagesOfUpgradeAndRecoveryNameTestsThatExist(t *testing.T) {
+func TestThePageOfFaultsNamesTestsOfUpgradeAndRecoveryThatExist(t *testing.T) {
 	t.Parallel()
-	for page, file := range map[string]string{"docs/upgrade.md": "upgrade_test.go",
-		"docs/recovery.md": "restore_test.go"} {
-		named := regexp.MustCompile("`(Test\\w+)`").FindStringSubmatch(readPage(t, page))
-		require.NotNil(t, named, page)
+	page := readPage(t, "docs/contributing/faults.md")
+	for link, file := range map[string]string{"../upgrade.md": "upgrade_test.go", "../recovery.md": "restore_test.go"} {
+		named := regexp.MustCompile("`(Test\\w+)` checks\\s+[^`]*" + regexp.QuoteMeta(link)).FindStringSubmatch(page)
+		require.NotNil(t, named, link)
 		require.Contains(t, readPage(t, "test/e2e/"+file), "\nfunc "+named[1]+"(t *testing.T)")
 	}
 }
