@@ -252,8 +252,12 @@ func (s *Server) signIn(mux *http.ServeMux) {
 
 // signOut ends a session, or makes the browser forget the token, for which HTTP has no other way than a refusal.
 func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
+	links := []signin.Link{{Words: "Sign in again", To: s.Base + s.PagesPath}}
 	if s.SignIn != nil {
 		s.SignIn.SignOut(w, r)
+		if address := s.SignIn.EndSession(r.Context()); address != "" {
+			links = append(links, signin.Link{Words: "Sign out at your identity provider too", To: address})
+		}
 	}
 	code := http.StatusOK
 	if _, _, basic := r.BasicAuth(); basic {
@@ -261,5 +265,5 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
 		code = http.StatusUnauthorized
 	}
 	signin.Page{Heading: "You are signed out", Text: "You may still be signed in at your identity provider.",
-		Link: "Sign in again", To: s.Base + s.PagesPath}.Write(w, code)
+		Links: links}.Write(w, code)
 }

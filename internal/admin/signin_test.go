@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/signin"
+	"github.com/pgdispatch/pgdispatch/internal/signintest"
 )
 
 // known is an admin server behind a trusted proxy that names the user in the header X-User. "anna" is an operator.
@@ -106,6 +107,13 @@ func TestSigningOutMakesABrowserForget(t *testing.T) {
 	require.Equal(t, 200, answer.Code)
 	require.Contains(t, answer.Header().Get("Set-Cookie"),
 		"pgdispatch_session=; Path=/ui/; Max-Age=0; HttpOnly; SameSite=Lax")
+	require.NotContains(t, answer.Body.String(), "provider too")
+	provider, err := signintest.New()
+	require.NoError(t, err)
+	defer provider.Close()
+	a.SignIn.Issuer, a.SignIn.ClientID = provider.URL, "web"
+	require.Contains(t, out(func(*http.Request) {}).Body.String(),
+		`<a href="`+provider.URL+`/logout?client_id=web">Sign out at your identity provider too</a>`)
 	answer = out(func(r *http.Request) { r.SetBasicAuth("anna", "token") })
 	require.Equal(t, 401, answer.Code)
 	require.Contains(t, answer.Header().Get("WWW-Authenticate"), "Basic")

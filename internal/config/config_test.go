@@ -37,7 +37,8 @@ func TestRunNeedsNoConfiguration(t *testing.T) {
 		Listen:        true,
 		Durable:       DurableClaims,
 		LogLevel:      slog.LevelInfo,
-		SignIn:        SignIn{Operators: []string{"operator"}, Viewers: []string{"viewer"}, RoleClaim: "groups"},
+		SignIn: SignIn{Operators: []string{"operator"}, Viewers: []string{"viewer"}, RoleClaim: "groups",
+			Scopes: []string{"openid", "email", "profile"}},
 	}, c)
 }
 
@@ -76,6 +77,7 @@ var differing = map[string]string{
 	"oidc-client-secret":      "secret",
 	"oidc-redirect-url":       "https://me.example.com/ui/signin/callback",
 	"oidc-role-claim":         "roles",
+	"oidc-scopes":             "openid groups,offline_access",
 	"oidc-session-key":        "0123456789abcdef0123456789abcdef",
 	"operator-database-url":   "postgres://operator@other",
 	"temporal-ui-url":         "http://localhost:8233",

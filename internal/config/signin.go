@@ -22,6 +22,8 @@ type SignIn struct {
 	Workspaces         []WorkspaceRole
 
 	Issuer, ClientID, ClientSecret, RedirectURL, RoleClaim, SessionKey string // no OpenID Connect if Issuer is empty
+
+	Scopes []string
 }
 
 // WorkspaceRole gives a group a role in one workspace, or with workspacePlaceholder in those that the group names.
@@ -62,7 +64,11 @@ var signInOptions = []Option{
 	{"oidc-redirect-url", "PGDISPATCH_OIDC_REDIRECT_URL", "",
 		"external URL of this web view's /ui/signin/callback",
 		func(c *Config, v string) error { return parseRedirectURL(v, &c.SignIn.RedirectURL) }},
-	{"oidc-role-claim", "PGDISPATCH_OIDC_ROLE_CLAIM", "groups", "claim of the ID token with the visitor's roles or groups",
+	{"oidc-scopes", "PGDISPATCH_OIDC_SCOPES", "openid,email,profile",
+		"scopes to ask that provider for, separated by commas, with openid",
+		func(c *Config, v string) error { return parseScopes(v, &c.SignIn.Scopes) }},
+	{"oidc-role-claim", "PGDISPATCH_OIDC_ROLE_CLAIM", "groups",
+		"claim of the ID token with the visitor's roles or groups, or the path to it, such as realm_access.roles",
 		func(c *Config, v string) error { c.SignIn.RoleClaim = v; return nil }},
 	{"oidc-session-key", "PGDISPATCH_OIDC_SESSION_KEY", "",
 		"key that signs session cookies, at least 32 characters, the same for all replicas; " +
@@ -105,6 +111,14 @@ func parseRoles(text string, into *[]string) error {
 		if role = strings.TrimSpace(role); role != "" {
 			*into = append(*into, role)
 		}
+	}
+	return nil
+}
+
+func parseScopes(text string, into *[]string) error {
+	*into = strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+	if text != "" && !slices.Contains(*into, "openid") {
+		return errors.New("it must contain openid")
 	}
 	return nil
 }

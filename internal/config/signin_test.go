@@ -68,6 +68,7 @@ func TestWaysToSignInAreReadAndBadOnesNamed(t *testing.T) {
 		"PGDISPATCH_TRUSTED_PROXIES":   "proxy.example.com",
 		"PGDISPATCH_OIDC_ISSUER":       "http://login.example.com",
 		"PGDISPATCH_OIDC_REDIRECT_URL": "https://me.example.com/ui/",
+		"PGDISPATCH_OIDC_SCOPES":       "email",
 	} {
 		_, err := readRunConfig(t, map[string]string{name: value})
 		require.ErrorContains(t, err, name+" is ", value)

@@ -168,8 +168,8 @@ func addSignIn(server *admin.Server, c config.Config, log *slog.Logger) {
 	}
 	server.SignIn = &signin.OIDC{
 		Issuer: s.Issuer, ClientID: s.ClientID, ClientSecret: s.ClientSecret, RedirectURL: s.RedirectURL,
-		RoleClaim: s.RoleClaim,
-		Grants:    grants, Key: key, Path: c.AdminBase + web.Prefix, Log: log.With("component", "signin"),
+		RoleClaim: s.RoleClaim, Scopes: s.Scopes,
+		Grants: grants, Key: key, Path: c.AdminBase + web.Prefix, Log: log.With("component", "signin"),
 	}
 	server.Visitors = append(server.Visitors, server.SignIn.Visitor)
 }

@@ -40,7 +40,10 @@ type OIDC struct {
 	Issuer, ClientID, ClientSecret string
 	// RedirectURL is the URL of Callback, as browsers see it.
 	RedirectURL string
-	// RoleClaim is the claim of the ID token with the visitor's roles or groups: a text or a list of texts.
+	// Scopes are asked for. They include openid.
+	Scopes []string
+	// RoleClaim is the claim of the ID token with the visitor's roles or groups: a text or a list of texts. In an object,
+	// it is a path such as realm_access.roles.
 	RoleClaim string
 	Grants    Roles
 	// Key signs the cookies. Replicas behind one address must share it.
@@ -91,14 +94,15 @@ func (o *OIDC) SignIn(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	config, _, err := o.config(ctx)
 	if err != nil {
-		o.fail(w, r, http.StatusServiceUnavailable, "The identity provider does not answer. Try again in a moment.", err)
+		o.fail(w, r, http.StatusServiceUnavailable, "The identity provider does not answer. Try again in a moment.",
+			"Check PGDISPATCH_OIDC_ISSUER, and that this replica reaches the provider.", err)
 		return
 	}
 	f := flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(),
 		To: o.inside(r.URL.Query().Get("to"))}
 	cookie, err := o.sealed(flowCookie, flowCookie, flowLasts, f)
 	if err != nil {
-		o.fail(w, r, http.StatusInternalServerError, "The sign-in cannot begin.", err)
+		o.fail(w, r, http.StatusInternalServerError, "The sign-in cannot begin.", "Report this bug.", err)
 		return
 	}
 	http.SetCookie(w, cookie)
@@ -120,38 +124,49 @@ func (o *OIDC) inside(path string) string {
 func (o *OIDC) Callback(w http.ResponseWriter, r *http.Request) {
 	cookie, err := r.Cookie(flowCookie)
 	var f flow
-	if err != nil || !(sealer{o.Key}).open(flowCookie, cookie.Value, time.Now(), &f) ||
-		r.URL.Query().Get("state") != f.State {
-		o.fail(w, r, http.StatusBadRequest, "This sign-in was not begun here, or took too long.", err)
+	if err == nil && (!(sealer{o.Key}).open(flowCookie, cookie.Value, time.Now(), &f) ||
+		r.URL.Query().Get("state") != f.State) {
+		err = errors.New("sign-in has expired, or is of another browser or session key")
+	}
+	if err != nil {
+		o.fail(w, r, http.StatusBadRequest, "This sign-in was not begun here, or took too long.",
+			"Sign in again. If that fails, give all replicas the same PGDISPATCH_OIDC_SESSION_KEY, and check that the browser "+
+				"opens the host of PGDISPATCH_OIDC_REDIRECT_URL.", err)
 		return
 	}
 	o.clear(w, flowCookie)
 	if reason := r.URL.Query().Get("error"); reason != "" {
 		o.fail(w, r, http.StatusForbidden, "The identity provider refuses the sign-in.",
-			fmt.Errorf("provider says %.200q", reason))
+			"Check the client, its redirect URL and PGDISPATCH_OIDC_SCOPES at the provider.",
+			fmt.Errorf("provider says %.200q: %.200q", reason, r.URL.Query().Get("error_description")))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
 	defer cancel()
-	who, looks, err := o.exchange(ctx, r.URL.Query().Get("code"), f)
+	who, err := o.exchange(ctx, r.URL.Query().Get("code"), f)
+	var roleless *roleless
 	switch {
-	case err != nil:
-		o.fail(w, r, http.StatusForbidden, "The sign-in is not valid.", err)
+	case errors.As(err, &roleless):
+		o.Log.WarnContext(r.Context(), "Refused a user without a role", "who", roleless.who, "found", roleless.found,
+			"remedy", "Name one of these roles in PGDISPATCH_AUTH_VIEWERS, PGDISPATCH_AUTH_OPERATORS or "+
+				"PGDISPATCH_AUTH_WORKSPACES, or correct PGDISPATCH_OIDC_ROLE_CLAIM or PGDISPATCH_OIDC_SCOPES.")
+		o.say(w, http.StatusForbidden, "Your account has no role for these pages. Ask for a group that "+
+			"PGDISPATCH_AUTH_VIEWERS, PGDISPATCH_AUTH_OPERATORS or PGDISPATCH_AUTH_WORKSPACES names.")
 		return
-	case !looks:
-		o.fail(w, r, http.StatusForbidden,
-			"Your account has no role for these pages. Ask for a group that PGDISPATCH_AUTH_VIEWERS, "+
-				"PGDISPATCH_AUTH_OPERATORS or PGDISPATCH_AUTH_WORKSPACES names.", nil)
+	case err != nil:
+		o.fail(w, r, http.StatusForbidden, "The sign-in is not valid.",
+			"Check PGDISPATCH_OIDC_CLIENT_ID, PGDISPATCH_OIDC_CLIENT_SECRET and the clocks of provider and replica.", err)
 		return
 	}
 	cookie, err = o.sealed(sessionCookie, who.purpose(), sessionLasts, who)
 	if err != nil {
-		o.fail(w, r, http.StatusInternalServerError, "The sign-in cannot be stored.", err)
+		o.fail(w, r, http.StatusInternalServerError, "The sign-in cannot be stored.", "Report this bug.", err)
 		return
 	}
 	if len(cookie.Value) > maxCookie {
 		o.fail(w, r, http.StatusForbidden, fmt.Sprintf("Your account has roles in %d workspaces, which is more than a "+
 			"session can hold. Ask for a role in all workspaces, or in fewer.", len(who.Grants)),
+			"Give the user a role in all workspaces, or in fewer, or let a proxy sign users in.",
 			fmt.Errorf("session of %d workspaces has %d bytes, at most %d are possible", len(who.Grants), len(cookie.Value),
 				maxCookie))
 		return
@@ -160,56 +175,63 @@ func (o *OIDC) Callback(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, f.To, http.StatusSeeOther)
 }
 
+// roleless is the error of a user whose roles allow nothing.
+type roleless struct{ who, found string }
+
+func (r *roleless) Error() string { return r.who + " has no role" }
+
 // exchange trades the code for an ID token, and verifies it.
-func (o *OIDC) exchange(ctx context.Context, code string, f flow) (who session, looks bool, err error) {
+func (o *OIDC) exchange(ctx context.Context, code string, f flow) (who session, err error) {
 	config, provider, err := o.config(ctx)
 	if err != nil {
-		return who, false, err
+		return who, err
 	}
 	token, err := config.Exchange(ctx, code, oauth2.VerifierOption(f.Verifier))
 	if err != nil {
-		return who, false, fmt.Errorf("exchange code: %w", err)
+		return who, fmt.Errorf("exchange code: %w", err)
 	}
 	raw, is := token.Extra("id_token").(string)
 	if !is {
-		return who, false, errors.New("exchange code: the answer has no id_token")
+		return who, errors.New("exchange code: the answer has no id_token")
 	}
 	verified, err := provider.Verifier(&oidc.Config{ClientID: o.ClientID}).Verify(ctx, raw)
 	if err != nil {
-		return who, false, fmt.Errorf("verify ID token: %w", err)
+		return who, fmt.Errorf("verify ID token: %w", err)
 	}
 	if verified.Nonce != f.Nonce {
-		return who, false, errors.New("verify ID token: it is of another sign-in")
+		return who, errors.New("verify ID token: it is of another sign-in")
 	}
 	var claims map[string]any
 	if err := verified.Claims(&claims); err != nil {
-		return who, false, fmt.Errorf("read ID token: %w", err)
+		return who, fmt.Errorf("read ID token: %w", err)
 	}
-	rights, looks := o.Grants.grant(rolesOf(claims[o.RoleClaim]))
-	return session{nameOf(claims, verified.Subject), rights}, looks, nil
+	rights, looks := o.Grants.grant(rolesOf(claimAt(claims, o.RoleClaim)))
+	who = session{nameOf(claims, verified.Subject), rights}
+	if !looks {
+		return who, &roleless{who.Name, found(claims, o.RoleClaim)}
+	}
+	return who, nil
 }
 
-// nameOf returns the verified email address, else the subject, which the provider never reassigns. Users
-// may choose preferred_username themselves.
-func nameOf(claims map[string]any, subject string) string {
-	if email, is := claims["email"].(string); is && email != "" && claims["email_verified"] == true {
-		return email
+// EndSession returns the address at which the provider ends its own session, or "" if it has none.
+func (o *OIDC) EndSession(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, providerTimeout)
+	defer cancel()
+	_, provider, err := o.config(ctx)
+	var known struct {
+		EndSession string `json:"end_session_endpoint"`
 	}
-	return subject
-}
-
-func rolesOf(claim any) (roles []string) {
-	switch c := claim.(type) {
-	case string:
-		return list(c)
-	case []any:
-		for _, one := range c {
-			if role, is := one.(string); is {
-				roles = append(roles, role)
-			}
-		}
+	if err != nil || provider.Claims(&known) != nil {
+		return ""
 	}
-	return roles
+	address, err := url.Parse(known.EndSession)
+	if err != nil || address.Host == "" {
+		return ""
+	}
+	query := address.Query()
+	query.Set("client_id", o.ClientID)
+	address.RawQuery = query.Encode()
+	return address.String()
 }
 
 // SignOut ends the session here. The session at the provider stays.
@@ -231,7 +253,7 @@ func (o *OIDC) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, erro
 	}
 	return &oauth2.Config{ClientID: o.ClientID, ClientSecret: o.ClientSecret, RedirectURL: o.RedirectURL,
 		Endpoint: o.provider.Endpoint(),
-		Scopes:   []string{oidc.ScopeOpenID, "email", "profile"}}, o.provider, nil
+		Scopes:   o.Scopes}, o.provider, nil
 }
 
 func (o *OIDC) sealed(name, purpose string, lasts time.Duration, data any) (*http.Cookie, error) {
@@ -251,12 +273,14 @@ func (o *OIDC) cookie(name, value string, age int) *http.Cookie {
 		Secure: strings.HasPrefix(o.RedirectURL, "https://"), SameSite: http.SameSiteLaxMode}
 }
 
-// fail answers with what to do, and logs why.
-func (o *OIDC) fail(w http.ResponseWriter, r *http.Request, code int, what string, err error) {
-	if err != nil {
-		o.Log.WarnContext(r.Context(), "Cannot sign a user in", "error", err)
-	}
-	Page{Heading: "You are not signed in", Text: what, Link: "Sign in again", To: o.Path}.Write(w, code)
+// fail tells the user what is wrong, and the operator why and what to do.
+func (o *OIDC) fail(w http.ResponseWriter, r *http.Request, code int, what, remedy string, err error) {
+	o.Log.WarnContext(r.Context(), "Cannot sign a user in", "error", err, "remedy", remedy)
+	o.say(w, code, what)
+}
+
+func (o *OIDC) say(w http.ResponseWriter, code int, what string) {
+	Page{Heading: "You are not signed in", Text: what, Links: []Link{{"Sign in again", o.Path}}}.Write(w, code)
 }
 
 // sealer signs what a cookie says. It does not encrypt it.

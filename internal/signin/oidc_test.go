@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/logtest"
 	"github.com/pgdispatch/pgdispatch/internal/signintest"
 )
 
@@ -29,8 +30,9 @@ func newProvider(t *testing.T) *signintest.Provider {
 func pages(t *testing.T, p *signintest.Provider) (*OIDC, *httptest.Server, *http.Client) {
 	t.Helper()
 	o := &OIDC{Issuer: p.URL, ClientID: signintest.ClientID, ClientSecret: signintest.ClientSecret, RoleClaim: "groups",
-		Key:  []byte("0123456789abcdef0123456789abcdef"),
-		Path: "/ui/", Grants: Roles{Operators: []string{"ops"}, Viewers: []string{"staff"}},
+		Scopes: []string{"openid", "roles"},
+		Key:    []byte("0123456789abcdef0123456789abcdef"),
+		Path:   "/ui/", Grants: Roles{Operators: []string{"ops"}, Viewers: []string{"staff"}},
 		Log: slog.New(slog.DiscardHandler)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ui/signin", o.SignIn)
@@ -68,6 +70,8 @@ func TestPeopleSignInWithTheirRolesAndSignOut(t *testing.T) {
 			"anna@example.com {true false []} true /ui/items"},
 		"viewer": {map[string]any{"groups": "all, staff", "email": "anna@example.com", "email_verified": false},
 			"subject-1 {false false []} true /ui/items"},
+		"in an object": {map[string]any{"realm_access": map[string]any{"roles": []string{"staff"}}},
+			"subject-1 {false false []} true /ui/items"},
 		"chosen": {map[string]any{"groups": []string{"staff"}, "preferred_username": "root"},
 			"subject-1 {false false []} true /ui/items"},
 	} {
@@ -75,8 +79,12 @@ func TestPeopleSignInWithTheirRolesAndSignOut(t *testing.T) {
 			t.Parallel()
 			p := newProvider(t)
 			p.Claim(c.claims)
-			_, server, client := pages(t, p)
+			o, server, client := pages(t, p)
+			if c.claims["realm_access"] != nil {
+				o.RoleClaim = "realm_access.roles"
+			}
 			code, text := get(t, client, server.URL+"/ui/signin?to=/ui/items")
+			require.Equal(t, "openid roles", p.Scopes())
 			require.Equal(t, 200, code)
 			require.Equal(t, c.want, text)
 			_, err := client.Post(server.URL+"/ui/signout", "", nil)
@@ -118,6 +126,50 @@ func TestSignInsThatAreNotValidAreRefused(t *testing.T) {
 			require.Equal(t, "{false false []} false /ui/", text)
 		})
 	}
+}
+
+func TestARefusedSignInLeavesALineWithItsReasonAndRemedy(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	o, server, client := pages(t, p)
+	log := &logtest.Book{}
+	o.Log = slog.New(log)
+	p.Claim(map[string]any{"groups": []string{"others", "all"}})
+	for range 2 {
+		_, _ = get(t, client, server.URL+"/ui/signin")
+	}
+	p.Claim(map[string]any{"roles": "ops", "email": "anna@example.com", "email_verified": true})
+	_, _ = get(t, client, server.URL+"/ui/signin")
+	lines := log.Lines()
+	require.Len(t, lines, 3, "one for each")
+	require.Contains(t, lines[0], "WARN Refused a user without a role who=subject-1 found=roles: others, all "+
+		"remedy=Name one of these roles in PGDISPATCH_AUTH_VIEWERS")
+	require.Contains(t, lines[2], `who=anna@example.com found=no claim "groups", but aud, email, email_verified, exp`)
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	_, _ = get(t, client, server.URL+"/ui/signin")
+	_, _ = get(t, client, server.URL+"/ui/signin/callback?code=the-code&state=another")
+	require.Equal(t, "sign-in has expired, or is of another browser or session key",
+		log.Value("Cannot sign a user in", "error"))
+	require.Contains(t, log.Value("Cannot sign a user in", "remedy"), "PGDISPATCH_OIDC_SESSION_KEY")
+}
+
+func TestAClaimMayStandInAnObjectAndHaveDotsInItsName(t *testing.T) {
+	t.Parallel()
+	claims := map[string]any{"a": map[string]any{"b.c": map[string]any{"d": "1"}, "e": "2"}, "a.e": "3",
+		"https://x.example/roles": "4", "f": "5"}
+	for path, want := range map[string]any{"a.b.c.d": "1", "a.e": "3", "https://x.example/roles": "4", "f": "5",
+		"a.b": nil, "f.g": nil, "": nil, ".": nil} {
+		require.Equal(t, want, claimAt(claims, path), path)
+	}
+	require.Len(t, found(map[string]any{"a": strings.Repeat("role,", 200)}, "a"), maxFound)
+}
+
+func TestTheProviderSaysWhereItsSessionEnds(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	o, _, _ := pages(t, p)
+	require.Equal(t, p.URL+"/logout?client_id=web", o.EndSession(t.Context()))
+	require.Empty(t, (&OIDC{Issuer: "http://127.0.0.1:1"}).EndSession(t.Context()))
 }
 
 func TestACallbackThatWasNotAskedForIsRefused(t *testing.T) {

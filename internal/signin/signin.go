@@ -178,8 +178,8 @@ var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
 <main>
 <h1>{{.Heading}}</h1>
 <p>{{.Text}}</p>
-<p><a href="{{.To}}">{{.Link}}</a></p>
-</main>
+{{range .Links}}<p><a href="{{.To}}">{{.Words}}</a></p>
+{{end}}</main>
 </body>
 </html>
 `))
@@ -187,9 +187,11 @@ var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
 // Page is what a browser shows before a sign-in and after it.
 type Page struct {
 	Heading, Text string
-	// Link leads to To.
-	Link, To string
+	Links         []Link
 }
+
+// Link is one of a Page.
+type Link struct{ Words, To string }
 
 // Write answers with the page. It can be stored by no cache and framed by no site.
 func (p Page) Write(w http.ResponseWriter, code int) {

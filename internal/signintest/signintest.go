@@ -43,7 +43,7 @@ func New() (*Provider, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]any{"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize",
-			"token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
+			"token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys", "end_session_endpoint": p.URL + "/logout",
 			"id_token_signing_alg_values_supported": []string{"RS256"}})
 	})
 	mux.HandleFunc("GET /keys", func(w http.ResponseWriter, _ *http.Request) {
@@ -62,6 +62,13 @@ func (p *Provider) Claim(claims map[string]any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.claims = claims
+}
+
+// Scopes returns what was asked for last.
+func (p *Provider) Scopes() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked.Get("scope")
 }
 
 // Forge signs the next ID tokens with another key than the provider publishes.
