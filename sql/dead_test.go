@@ -276,10 +276,10 @@ func TestWhatIsNoDeadLetterIsRefusedByName(t *testing.T) {
 		{[]any{waiting, "me"}, "PGD24", fmt.Sprintf("item %d is PENDING: only FAILED items can be replayed or discarded", id),
 			""},
 		{[]any{letter, ""}, "PGD25", "who must have 1 to 200 characters and no control characters",
-			"Pass the name of the person"},
-		{[]any{letter, nil}, "PGD25", "who must have", "Pass the name of the person"},
-		{[]any{letter, strings.Repeat("x", 201)}, "PGD25", "who must have", "Pass the name of the person"},
-		{[]any{letter, "me\x1b[2J"}, "PGD25", "who must have", "Pass the name of the person"},
+			"Omit it to use the database user"},
+		{[]any{letter, nil}, "PGD25", "who must have", "Omit it to use the database user"},
+		{[]any{letter, strings.Repeat("x", 201)}, "PGD25", "who must have", "Omit it to use the database user"},
+		{[]any{letter, "me\x1b[2J"}, "PGD25", "who must have", "Omit it to use the database user"},
 	} {
 		for _, verb := range []string{"replay", "discard"} {
 			refusal := f.refused("select pgdispatch."+verb+"($1, $2)", row.arguments...)

@@ -16,8 +16,8 @@ import (
 
 const (
 	sqlstatesPage   = "../docs/sqlstates.md"
-	beginSQLSTATEs  = "<!-- The table is generated from the SQL functions: make golden -->\n"
-	endSQLSTATEs    = "<!-- The table ends -->\n"
+	beginSQLSTATEs  = "<!-- The list is generated from the SQL functions: make golden -->\n"
+	endSQLSTATEs    = "<!-- The list ends -->\n"
 	quoted          = `'((?:[^']|''|'\s+')*)'` // a literal, also in several parts
 	raisedStatement = `(?s)raise exception ` + quoted + `[^;]*?using errcode = '(\w+)',\s*hint = ` + quoted
 )
@@ -37,7 +37,7 @@ func refusals(f fixture) []refusal {
 		raises := regexp.MustCompile(raisedStatement).FindAllStringSubmatch(body, -1)
 		require.Len(f.t, raises, strings.Count(body, "raise exception"), "%s: an error has a code and a hint", function)
 		for _, r := range raises {
-			text := strings.NewReplacer("''", "'", "%", "…", "|", `\|`, "<", "&lt;")
+			text := strings.NewReplacer("''", "'", "%", "…", "<", "&lt;")
 			message, hint := partsMeet.ReplaceAllString(r[1], ""), partsMeet.ReplaceAllString(r[3], "")
 			found = append(found, refusal{r[2], text.Replace(message), text.Replace(hint)})
 		}
@@ -50,11 +50,15 @@ func refusals(f fixture) []refusal {
 
 func TestThePageOfSQLSTATEsHasEveryErrorThatIsRaised(t *testing.T) {
 	t.Parallel()
-	table := "| SQLSTATE | message | hint |\n|---|---|---|\n"
+	list, code := "", ""
 	for _, r := range refusals(open(t)) {
-		table += fmt.Sprintf("| `%s` | %s | %s |\n", r.code, r.message, r.hint)
+		if r.code != code {
+			list += fmt.Sprintf("\n### %s\n\n", r.code)
+		}
+		list += fmt.Sprintf("- *%s*: %s\n", r.message, r.hint)
+		code = r.code
 	}
-	goldentest.RequirePart(t, sqlstatesPage, beginSQLSTATEs, endSQLSTATEs, table)
+	goldentest.RequirePart(t, sqlstatesPage, beginSQLSTATEs, endSQLSTATEs, list+"\n")
 }
 
 func TestEveryErrorIsSeenByATest(t *testing.T) {

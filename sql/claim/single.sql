@@ -135,7 +135,7 @@ begin
     -- A snapshot from before the lock would count outdated holders.
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'claim requires READ COMMITTED, but this transaction is %', current_setting('transaction_isolation')
-            using errcode = 'PGD30', hint = 'Use BEGIN ISOLATION LEVEL READ COMMITTED, or call it outside a transaction.';
+            using errcode = 'PGD30', hint = 'Use READ COMMITTED, or no transaction.';
     end if;
     if current_setting('plan_cache_mode') <> 'force_generic_plan' then
         -- Behind a pooler, a connection lacks the settings of claim.Planning. Every access has its index, and stale

@@ -14,10 +14,10 @@ begin
         return;
     elsif not exists (select from pgdispatch.workspaces w where w.id = workspace) then
         raise exception 'workspace % does not exist', coalesce(workspace::text, 'null')
-            using errcode = 'PGD01', hint = 'Insert it into pgdispatch.workspaces first, in this transaction or an earlier one.';
+            using errcode = 'PGD01', hint = 'Insert it into pgdispatch.workspaces first.';
     elsif of_workspace is null then
         raise exception 'workflow definition % does not exist', coalesce(definition::text, 'null')
-            using errcode = 'PGD02', hint = 'Insert it into pgdispatch.workflow_definitions first, in this transaction or an earlier one.';
+            using errcode = 'PGD02', hint = 'Insert it into pgdispatch.workflow_definitions first.';
     end if;
     raise exception 'workflow definition % does not belong to workspace %', definition, workspace
         using errcode = 'PGD03', hint = 'Use a definition of this workspace.';
@@ -34,7 +34,7 @@ as $$
 begin
     if octet_length(params::text) > 1966080 then
         raise exception 'params has % bytes as text, which exceeds the limit of 1966080', octet_length(params::text)
-            using errcode = 'PGD05', hint = 'Temporal accepts 2 MiB of input. Store the value elsewhere and pass its key.';
+            using errcode = 'PGD05', hint = 'Store the value elsewhere and pass its key.';
     elsif priority not between -100 and 100 then
         raise exception 'priority % is out of range: it must be between -100 and 100', priority
             using errcode = 'PGD06', hint = 'Higher priorities run first; the default is 0.';
@@ -46,7 +46,7 @@ begin
             using errcode = 'PGD09', hint = 'Omit it, or use a hash of the key.';
     elsif traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$' then
         raise exception 'traceparent is not a valid W3C trace context'
-            using errcode = 'PGD10', hint = 'Use the format 00-<32 hex digits>-<16 hex digits>-01 in lower case, or omit it.';
+            using errcode = 'PGD10', hint = 'Use 00-<32 hex digits>-<16 hex digits>-01 in lower case, or omit it.';
     end if;
 end;
 $$;
@@ -69,7 +69,7 @@ begin
     elsif jsonb_typeof(params) <> 'array' or jsonb_array_length(params) > 100 then
         raise exception 'params must be a JSON array of at most 100 elements, because the input of the definition is %, not %', input,
                 case jsonb_typeof(params) when 'array' then jsonb_array_length(params) || ' elements' else jsonb_typeof(params) end
-            using errcode = 'PGD04', hint = 'Pass an element for each argument of the workflow: [] for none.';
+            using errcode = 'PGD04', hint = 'Pass an element for each argument; [] for none.';
     elsif input = 'payloads' then
         select min(e.ordinality - 1) into n
         from jsonb_array_elements(params) with ordinality e
@@ -80,7 +80,7 @@ begin
                       where pgdispatch.is_base64(m.value) is not true);
         if n is not null then
             raise exception 'params[%] is not a payload: it must be {"metadata": {...}, "data": ...} with values in base64', n
-                using errcode = 'PGD04', hint = 'Print the payloads of your data converter as JSON, as protobuf does.';
+                using errcode = 'PGD04', hint = 'Print your data converter''s payloads by protobuf''s JSON.';
         end if;
     end if;
 end;
@@ -147,7 +147,7 @@ begin
         size := pgdispatch.start_option_size(field.kind, field.value);
         if field.kind is null then
             raise exception 'start_options has no field %', left(field.name, 100)
-                using errcode = 'PGD11', hint = 'docs/enqueue.md lists the fields. The workflow and request IDs cannot be set.';
+                using errcode = 'PGD11', hint = 'docs/enqueue.md lists the fields.';
         elsif size is null or size not between field.low and field.high and (size <> 0 or field.kind not in ('duration', 'number')) then
             raise exception 'start_options.% is %, it must be %', field.name, left(field.value::text, 100), case field.kind
                     when 'duration' then format('a duration such as 1.5s, 10m or 24h, at most %sh', field.high / 3600)
@@ -166,7 +166,7 @@ begin
         elsif is_item and field.name in ('workflow_type', 'task_queue')
               and not coalesce(of_definition -> 'allow_overrides' ? field.name, false) then
             raise exception 'start_options.% may not be set: the definition does not allow it', field.name
-                using errcode = 'PGD11', hint = 'Add its name to allow_overrides in the start_options of the definition.';
+                using errcode = 'PGD11', hint = 'Add it to allow_overrides of the definition.';
         end if;
     end loop;
     perform pgdispatch.check_start_option_groups(options);
@@ -189,7 +189,7 @@ declare
 begin
     if nullif(pgdispatch.start_option_size('duration', retry -> 'maximum_interval'), 0) < initial_interval then
         raise exception 'start_options.retry_policy.maximum_interval is %, which is less than initial_interval', retry -> 'maximum_interval'
-            using errcode = 'PGD11', hint = 'Raise it, or set initial_interval, which is 1s by default, to less.';
+            using errcode = 'PGD11', hint = 'Raise it, or lower initial_interval (default 1s).';
     elsif versioning ?& '{auto_upgrade,pinned}' then
         raise exception 'start_options.versioning_override has auto_upgrade and pinned'
             using errcode = 'PGD11', hint = 'Leave one of them out.';
@@ -207,7 +207,7 @@ begin
         if attribute.attributes > 100 or attribute.size > 2048 then
             raise exception 'start_options.search_attributes has % fields, and one of % bytes as text: Temporal accepts 100, and 2048 bytes each',
                 attribute.attributes, attribute.size
-                using errcode = 'PGD11', hint = 'Put what no search needs into memo or params.';
+                using errcode = 'PGD11', hint = 'Move some into memo or params.';
         end if;
     end loop;
 end;

@@ -36,7 +36,7 @@ begin
             where q.id = seen and q.status in ('PENDING', 'CLAIMED', 'DISPATCHED');
             if found and held.workflow_definition_id <> enqueue.workflow_definition_id then
                 raise exception 'key % is held by item %, which is of workflow definition %', enqueue.key, held.id, held.workflow_definition_id
-                    using errcode = 'PGD54', hint = 'Use a key of its own for each definition, such as one that begins with its name.';
+                    using errcode = 'PGD54', hint = 'Begin the key with the name of its definition.';
             end if;
             if policy = 'skip' then
                 action := case when found then 'skipped' end;
@@ -255,7 +255,7 @@ begin
             using errcode = 'PGD50', hint = 'Omit it, or use a hash of the key.';
     elsif key is null and num_nonnulls(on_conflict, quiet, at_most) > 0 then
         raise exception 'on_conflict, quiet and at_most need a key'
-            using errcode = 'PGD50', hint = 'Pass the key that the calls have in common, such as ''order-17''.';
+            using errcode = 'PGD50', hint = 'Pass a key, such as ''order-17''.';
     elsif on_conflict not in ('skip', 'replace', 'debounce') then
         raise exception 'on_conflict is %: it must be skip, replace or debounce', on_conflict
             using errcode = 'PGD51', hint = 'Omit it for skip.';
@@ -264,10 +264,10 @@ begin
             using errcode = 'PGD51', hint = 'Pass on_conflict => ''debounce'', or omit quiet and at_most.';
     elsif on_conflict = 'debounce' and (quiet between interval '1 ms' and interval '1 year') is not true then
         raise exception 'quiet is %: it must be from 1 ms to 1 year', coalesce(quiet::text, 'null')
-            using errcode = 'PGD52', hint = 'Pass how long no call must come before the item is due, such as ''5s''.';
+            using errcode = 'PGD52', hint = 'Pass how long no call must come, such as ''5s''.';
     elsif (at_most between quiet and interval '1 year') is false then
         raise exception 'at_most is %: it must be at least quiet, %, and at most 1 year', at_most, quiet
-            using errcode = 'PGD52', hint = 'Pass how long the first call may wait in all, such as ''1 min'', or omit it.';
+            using errcode = 'PGD52', hint = 'Pass how long the first call may wait, or omit it.';
     elsif on_conflict = 'debounce' and num_nonnulls(run_at) > 0 then
         raise exception 'run_at must not be given with debounce'
             using errcode = 'PGD53', hint = 'Omit run_at: debounce sets it to quiet from now.';

@@ -212,7 +212,7 @@ begin
     where q.execution_id = new.id;
     if item_status = 'PENDING' and not unknown then
         raise exception 'execution % has not started and cannot be %', new.id, outcome
-            using errcode = 'PGD26', hint = 'Use pgdispatch.cancel to withdraw a PENDING item, or pgdispatch.finish to report a workflow''s end.';
+            using errcode = 'PGD26', hint = 'Withdraw it with pgdispatch.cancel.';
     end if;
     if item_status = 'DISPATCHED' then
         perform from pgdispatch.workflow_execution_queue q where q.id = item_id and q.status = 'DISPATCHED' for no key update skip locked;

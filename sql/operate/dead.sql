@@ -303,7 +303,7 @@ as $$
 begin
     if who is null or length(who) not between 1 and 200 or who ~ '[[:cntrl:]]' then
         raise exception 'who must have 1 to 200 characters and no control characters'
-            using errcode = 'PGD25', hint = 'Pass the name of the person who decides, or omit it to use the database user.';
+            using errcode = 'PGD25', hint = 'Omit it to use the database user.';
     end if;
     perform q.id
     from pgdispatch.workflow_execution_queue q

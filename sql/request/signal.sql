@@ -25,7 +25,7 @@ begin
             using errcode = 'PGD40', hint = 'Use the name that the workflow listens to.';
     elsif octet_length(payload::text) > 1966080 then
         raise exception 'payload has % bytes as text, which exceeds the limit of 1966080', octet_length(payload::text)
-            using errcode = 'PGD41', hint = 'Temporal accepts 2 MiB. Store the value elsewhere and pass its key.';
+            using errcode = 'PGD41', hint = 'Store the value elsewhere and pass its key.';
     end if;
     select q.status, e.finished_at, q.enqueue_xid = pg_current_xact_id_if_assigned() as is_new into known
     from (select signal.execution_id as id) x
@@ -37,7 +37,7 @@ begin
             using errcode = 'PGD23', hint = 'Use the execution_id of a row of pgdispatch.workflow_execution_queue.';
     elsif known.finished_at is not null or known.status in ('COMPLETED', 'FAILED', 'CANCELLED') then
         raise exception 'execution % has ended and takes no signals', signal.execution_id
-            using errcode = 'PGD42', hint = 'Check the status of its item. Replay it if it is FAILED, or insert a new item.';
+            using errcode = 'PGD42', hint = 'Replay its item if it is FAILED, or insert a new one.';
     end if;
     -- A new item is not started before this transaction commits.
     insert into pgdispatch.signals as s (execution_id, name, payload, next_try_at)

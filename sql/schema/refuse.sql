@@ -95,7 +95,7 @@ begin
     limit 1;
     if found then
         raise exception '% of % is %: it must be %', wrong.name, tg_table_name, left(row ->> wrong.name, 100), wrong.must
-            using errcode = '23514', hint = 'Pass another value, or leave the column out for its default.',
+            using errcode = '23514', hint = 'Correct it, or leave it out for its default.',
                   schema = 'pgdispatch', table = tg_table_name, column = wrong.name;
     end if;
     return new;
@@ -111,6 +111,6 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
     raise exception '% must not be truncated', tg_relid::regclass
-        using errcode = 'PGD28', hint = 'Delete rows instead: `pgdispatch items purge` deletes items that have ended.';
+        using errcode = 'PGD28', hint = 'Use `pgdispatch items purge`, which deletes items that have ended.';
 end;
 $$;
