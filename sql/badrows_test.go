@@ -83,10 +83,10 @@ var badRows = []badRow{
 	with("idempotency key of 6 kB", "idempotency_key", "repeat('x', 6000)", "PGD09", "idempotency_key has 6000 characters",
 		"Omit it"),
 	with("traceparent in upper case", "traceparent", "'00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01'",
-		"PGD10", "traceparent is not a valid W3C trace context", "Use the format 00-"),
+		"PGD10", "traceparent is not a valid W3C trace context", "Use 00-"),
 	with("traceparent with a line feed", "traceparent", `E'00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\n'`,
-		"PGD10", "traceparent", "Use the format"),
-	with("traceparent empty", "traceparent", "''", "PGD10", "traceparent", "Use the format 00-"),
+		"PGD10", "traceparent", "Use 00-"),
+	with("traceparent empty", "traceparent", "''", "PGD10", "traceparent", "Use 00-"),
 }
 
 // with returns a valid row with one column changed.
