@@ -33,6 +33,9 @@ const StopChannel = "pgdispatch_stop"
 // SignalChannel is the channel that announces a signal to a workflow.
 const SignalChannel = "pgdispatch_signal"
 
+// LateChannel is the channel that announces an item whose start_before may pass before the next sweep.
+const LateChannel = "pgdispatch_late"
+
 const (
 	// connectTimeout bounds a connection attempt including its LISTEN.
 	connectTimeout = 3500 * time.Millisecond
@@ -59,6 +62,9 @@ type Listener struct {
 	Stopping func()
 	// Signalled is called when a signal to a workflow is announced. It must not block. If nil, signals are ignored.
 	Signalled func()
+	// Late is called when an item with a near start_before is announced. It must not block. If nil, such items are
+	// ignored.
+	Late func()
 	// Ping proves that notifications still arrive: a connection can be dead without an error, and a transaction pooler
 	// never delivers any. If nil, the connection is not checked.
 	Ping Pinger
@@ -96,7 +102,7 @@ func (l *Listener) Run(ctx context.Context) error {
 	}
 	listener.Handle(Channel, bell{l})
 	for channel, call := range map[string]func(){HelpChannel: l.Called, StopChannel: l.Stopping,
-		SignalChannel: l.Signalled} {
+		SignalChannel: l.Signalled, LateChannel: l.Late} {
 		if call == nil {
 			continue
 		}

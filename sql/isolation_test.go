@@ -25,11 +25,12 @@ func (f fixture) isolated(workspaces ...string) fixture {
 // trespasses are calls of the functions that an enqueuer calls with the owner's rights, for an item that waits and has
 // the key a: the answer to its own workspace's login, and that to others, a result or SQLSTATE.
 var trespasses = map[string]struct{ call, own, other string }{
-	"cancel":           {"cancel('{execution}')", "true", "false"},
-	"keyed_item":       {"keyed_item('{workspace}', '{definition}', 'a', '{}', 0, null, null, null) > 0", "true", denied},
+	"cancel": {"cancel('{execution}')", "true", "false"},
+	"keyed_item": {"keyed_item('{workspace}', '{definition}', 'a', '{}', 0, null, null, null, null) > 0", "true",
+		denied},
 	"named_definition": {"named_definition('{workspace}', 'report') is not null", "true", "PGD01"},
 	"own_workspaces":   {"own_workspaces() @> array['{workspace}'::uuid]", "true", "false"},
-	"replace_waiting":  {"replace_waiting('{execution}', '{}', 1, null, null, null, null, null)", "true", "false"},
+	"replace_waiting":  {"replace_waiting('{execution}', '{}', 1, null, null, null, null, null, null)", "true", "false"},
 	"signal":           {"signal('{execution}', 'go') > 0", "true", "PGD23"},
 	"take_key":         {"take_key('{execution}', 'b', null, false)", "false", "false"},
 	// for its transaction's own item only

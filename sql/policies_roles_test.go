@@ -40,7 +40,7 @@ func TestIsolationKeepsKeysToTheirWorkspace(t *testing.T) {
 	require.Equal(t, "replaced", app.enqueue(mine, 2, "key => 'a', on_conflict => 'replace'").Action)
 
 	require.False(t, one[bool](app, "select pgdispatch.take_key($1, 'a', null, false)", theirs.ExecutionID))
-	require.False(t, one[bool](app, `select pgdispatch.replace_waiting($1, '{}', 1, null, null, null, null, null)`,
+	require.False(t, one[bool](app, `select pgdispatch.replace_waiting($1, '{}', 1, null, null, null, null, null, null)`,
 		theirs.ExecutionID), "even who knows its ID")
 	app.exec("savepoint start")
 	for _, arguments := range []string{"", "key => 'a'", "key => 'b'", "key => 'a', on_conflict => 'replace'"} {

@@ -26,6 +26,7 @@ var notWaitedFor = map[string]string{
 	"workflow_definition_versions.created_at": "display",
 	"workflow_definitions.created_at":         "display",
 	"workflow_execution_queue.dispatched_at":  "display",
+	"workflow_execution_queue.start_before":   "set by the application",
 	"workflow_executions.created_at":          "display",
 	"workflow_executions.finished_at":         "display",
 	"workspaces.created_at":                   "display",

@@ -90,14 +90,15 @@ func seed(f fixture, w tenant, state string, claimedAgo time.Duration) int64 {
 	const insert = `
 		insert into pgdispatch.workflow_execution_queue
 			(workspace_id, workflow_definition_id, status, lease_token, claimed_by, claimed_at, lease_expires_at, dispatched_at,
-				finished_at, last_error)
+				finished_at, last_error, run_at, start_before)
 		select $1, $2, $3, 1,
 			case when $3 = 'CLAIMED' then 'replica-1' end,
 			case when $3 <> 'PENDING' and $3 <> 'CANCELLED' then clock_timestamp() - $4::interval end,
 			case when $3 = 'CLAIMED' then clock_timestamp() - $4::interval + interval '61 minutes' end,
 			case when $3 in ('DISPATCHED', 'COMPLETED') then clock_timestamp() end,
 			case when $3 in ('COMPLETED', 'FAILED', 'CANCELLED') then clock_timestamp() end,
-			case when $3 = 'FAILED' then 'it broke' end
+			case when $3 = 'FAILED' then 'it broke' end, now() - interval '1 day',
+			case when $3 = 'PENDING' then clock_timestamp() + interval '90 minutes' - $4::interval end
 		returning id`
 	id := one[int64](f, insert, w.workspace, w.definition, state, claimedAgo)
 	f.exec(`insert into pgdispatch.workflow_executions
@@ -138,7 +139,7 @@ func TestEveryStatementMakesOnlyTheMovesOfItsHeader(t *testing.T) {
 		made := map[move]bool{}
 		for _, state := range statuses(f) {
 			for _, claimedAgo := range []time.Duration{live, expired, ahead} {
-				if claimedAgo != live && state != "CLAIMED" {
+				if claimedAgo != live && state != "CLAIMED" && state != "PENDING" {
 					continue
 				}
 				for n := range f.arguments(verb, 0, "", "") {

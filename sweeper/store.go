@@ -27,8 +27,9 @@ const (
 // Swept is the result of a sweep.
 type Swept struct {
 	Requeued int // items whose lease expired and that are PENDING again
-	// NextExpiryIn is the time until the next expiry of an item's lease or of a replica's presence. Nil if there is
-	// neither.
+	Late     int // items that were cancelled because they were not claimed before their start_before
+	// NextExpiryIn is the time until the next expiry of an item's lease, of a replica's presence or of an item's
+	// start_before. Nil if there is none.
 	NextExpiryIn *time.Duration
 	// Now is the database's time.
 	Now time.Time
@@ -50,7 +51,8 @@ type Swept struct {
 	NotifyQueue float64
 }
 
-// Sweep returns up to atMost items whose lease expired to PENDING, and reports the work that there is for other
+// Sweep returns up to atMost items whose lease expired to PENDING, cancels up to atMost that were not claimed before
+// their start_before, and reports the work that there is for other
 // components. Sweeps are safe to run concurrently with each other and with claims.
 func (s *Postgres) Sweep(ctx context.Context, atMost int) (Swept, error) {
 	swept, err := postgres.Read[Swept](ctx, s.DB, "sweep", sql.Text("sweep"), atMost, s.Owner)

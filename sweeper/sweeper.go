@@ -1,5 +1,6 @@
-// Package sweeper is the safety net: it requeues items whose owner died and collects what other components have to do.
-// It also deletes finished items, and detects executions that make no progress.
+// Package sweeper is the safety net: it requeues items whose owner died, cancels those that were to start earlier, and
+// collects what other components have to do. It also deletes finished items, and detects executions that make no
+// progress.
 package sweeper
 
 import (
@@ -27,6 +28,8 @@ const (
 	bringBatch = 2000
 	// maxJitter spreads the sweeps of replicas that wait for the same lease to expire.
 	maxJitter = 100 * time.Millisecond
+	// wakePause is the least time between two sweeps that Wake asks for.
+	wakePause = 200 * time.Millisecond
 	// sayAgain is how often a filling notification queue is logged.
 	sayAgain = time.Minute
 )
@@ -38,11 +41,12 @@ const (
 // started the workflow by then, Temporal reports that to the next claimant.
 type Sweeper struct {
 	Store Store
-	// Interval is the maximum time between sweeps. If a lease expires earlier, the next sweep waits only for that.
+	// Interval is the maximum time between sweeps. If a lease or an item's start_before expires earlier, the next sweep
+	// waits only for that.
 	Interval time.Duration
 	// Lease is the duration of leases, for the log.
 	Lease time.Duration
-	// Wake asks for a sweep now. If nil, only Interval and leases do.
+	// Wake asks for a sweep now, or wakePause after the last one. If nil, only Interval and leases do.
 	Wake <-chan struct{}
 	// Found is called when a sweep has requeued items or brought back stored times. It must not block. If nil, nothing
 	// is reported.
@@ -63,18 +67,31 @@ type Sweeper struct {
 // Run sweeps until ctx is cancelled and returns nil then. A database error is logged and the sweep is retried.
 func (s *Sweeper) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
+		pause := s.sweep(ctx)
+		swept := time.Now()
 		select {
 		case <-ctx.Done():
 		case <-s.Wake:
-		case <-time.After(s.sweep(ctx)):
+			wait(ctx, wakePause-time.Since(swept))
+		case <-time.After(pause):
 		}
 	}
 	return nil
 }
 
+func wait(ctx context.Context, pause time.Duration) {
+	if pause <= 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
+	}
+}
+
 // sweep sweeps until nothing is left to requeue, and returns the time until the next sweep.
 func (s *Sweeper) sweep(ctx context.Context) time.Duration {
-	requeued, pause := 0, s.Interval
+	requeued, late, pause := 0, 0, s.Interval
 	for more := true; more; {
 		sent := time.Now()
 		swept, err := s.Store.Sweep(ctx, batch)
@@ -87,17 +104,20 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 		if err == nil {
 			s.watchQueue(ctx, swept.NotifyQueue)
 		}
-		requeued += swept.Requeued
+		requeued, late = requeued+swept.Requeued, late+swept.Late
 		s.watchClock(ctx, swept.Now, sent)
 		brought := err == nil && s.bringBack(ctx, swept.OldestOpen)
 		if swept.NextExpiryIn != nil {
 			pause = min(*swept.NextExpiryIn+rand.N(maxJitter), s.Interval)
 		}
-		more = err == nil && swept.Requeued == batch || brought
+		more = err == nil && (swept.Requeued == batch || swept.Late > 0) || brought
 	}
 	if requeued > 0 {
 		s.Log.WarnContext(ctx, "Recovering stale queue items", "count", requeued, "timeout", s.Lease.String())
 		s.Log.InfoContext(ctx, "Recovered stale queue items", "recovered_count", requeued)
+	}
+	if late > 0 {
+		s.Log.WarnContext(ctx, "Cancelled items that were not claimed before their start_before", "count", late)
 	}
 	if s.Found != nil && requeued > 0 {
 		s.Found()

@@ -134,6 +134,41 @@ func TestNeverWaitsLongerThanItsInterval(t *testing.T) {
 	})
 }
 
+func TestGoesOnWhileItemsAreLateAndThenWaitsForTheNext(t *testing.T) {
+	bubble(t, func(t *testing.T, b *broom) {
+		b.onSweep = func(int) (Swept, error) {
+			if len(b.seen().sweeps) == 1 {
+				return Swept{Late: 2}, nil
+			}
+			next := 2 * time.Second
+			return Swept{NextExpiryIn: &next}, nil
+		}
+		b.runFor(time.Second)
+		require.Equal(t, []time.Duration{0, 0}, b.seen().sweeps)
+		require.Equal(t, []string{"Cancelled items that were not claimed before their start_before"},
+			b.log.At(slog.LevelWarn))
+		require.Empty(t, b.seen().found, "no slot is free")
+	})
+}
+
+func TestAWakeUpIsFollowedByASweepButManyAreNot(t *testing.T) {
+	bubble(t, func(t *testing.T, b *broom) {
+		wake := make(chan struct{}, 1)
+		b.Wake = wake
+		go func() {
+			for range 30 {
+				time.Sleep(time.Second / 30)
+				select {
+				case wake <- struct{}{}:
+				default:
+				}
+			}
+		}()
+		b.runFor(5 * time.Second)
+		require.InDelta(t, 6, len(b.seen().sweeps), 1, "one at first, and one each wakePause")
+	})
+}
+
 func TestGoesOnAfterAFullBatch(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
 		var asked []int

@@ -38,6 +38,7 @@ type NewItem struct {
 	Priority             int
 	RunAt                *time.Time     // nil means after RunIn
 	RunIn                *time.Duration // from the database's current time; nil means at once
+	StartBefore          Moment         // empty means any time; Ago is how long from the database's current time
 	IdempotencyKey       string         // empty means none
 	LimitKey             string         // empty means none
 	Traceparent          string         // empty means none; only EnqueueAll sets it
@@ -56,7 +57,7 @@ func (s *Store) Enqueue(ctx context.Context, n NewItem, who string) (Enqueued, e
 	made, err := postgres.Read[Enqueued](ctx, s.DB, "enqueue item", sql.Text("item_enqueue"), n.WorkspaceID,
 		n.WorkflowDefinitionID, n.Params, n.Priority,
 		n.RunAt, n.RunIn, postgres.OrNull(n.IdempotencyKey), who,
-		postgres.OrNull(n.LimitKey))
+		postgres.OrNull(n.LimitKey), n.StartBefore.At, n.StartBefore.Ago)
 	if err != nil || len(made) == 0 {
 		return Enqueued{}, err
 	}
@@ -70,16 +71,19 @@ func (s *Store) EnqueueAll(ctx context.Context, items []NewItem, who string) ([]
 	workspaces, definitions, params, priorities := make([]string, n), make([]string, n), make([]string, n), make([]int,
 		n)
 	runAt, runIn := make([]*time.Time, n), make([]*time.Duration, n)
+	startBefore, startIn := make([]*time.Time, n), make([]*time.Duration, n)
 	keys, limitKeys, traceparents := make([]*string, n), make([]*string, n), make([]*string, n)
 	for i, item := range items {
 		workspaces[i], definitions[i], params[i], priorities[i] = item.WorkspaceID, item.WorkflowDefinitionID,
 			item.Params, item.Priority
 		runAt[i], runIn[i] = item.RunAt, item.RunIn
+		startBefore[i], startIn[i] = item.StartBefore.At, item.StartBefore.Ago
 		keys[i], limitKeys[i] = postgres.OrNull(item.IdempotencyKey), postgres.OrNull(item.LimitKey)
 		traceparents[i] = postgres.OrNull(item.Traceparent)
 	}
 	return postgres.ValuesWithin[int64](ctx, enqueueTimeout, s.DB, "enqueue items", sql.Text("items_enqueue"),
-		workspaces, definitions, params, priorities, runAt, runIn, keys, traceparents, who, limitKeys)
+		workspaces, definitions, params, priorities, runAt, runIn, keys, traceparents, who, limitKeys,
+		startBefore, startIn)
 }
 
 // Check refuses values that the insert would refuse. The error begins with the column.
@@ -90,6 +94,8 @@ func (n NewItem) Check() error {
 			maxPriority)
 	case n.RunAt != nil && (n.RunAt.Before(firstRunAt) || n.RunAt.After(lastRunAt)):
 		return errors.New("run_at must lie between the years 2000 and 2200")
+	case n.StartBefore.At != nil && (n.StartBefore.At.Before(firstRunAt) || n.StartBefore.At.After(lastRunAt)):
+		return errors.New("start_before must lie between the years 2000 and 2200")
 	case n.Traceparent != "" && !traceparent.MatchString(n.Traceparent):
 		return errors.New("traceparent must be such as 00-<32 hex digits>-<16 hex digits>-01, in lower case")
 	case len(n.Params) > 2*MaxParams:
@@ -146,7 +152,7 @@ func (s *Store) EnqueueKeyed(ctx context.Context, n NewItem, p KeyPolicy, who st
 	}
 	made, err := postgres.Read[Keyed](ctx, s.DB, "enqueue item", sql.Text("item_enqueue_key"), n.WorkspaceID,
 		n.WorkflowDefinitionID, n.Params, priority, n.RunAt, n.RunIn, p.Key, postgres.OrNull(p.OnConflict), p.Quiet,
-		p.AtMost, who, postgres.OrNull(n.LimitKey))
+		p.AtMost, who, postgres.OrNull(n.LimitKey), n.StartBefore.At, n.StartBefore.Ago)
 	if err != nil || len(made) == 0 {
 		return Keyed{}, false, err
 	}

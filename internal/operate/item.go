@@ -27,8 +27,9 @@ type Item struct {
 	WorkflowDefinition   string          `json:"workflow_definition"` // its name; empty if it was deleted
 	Priority             int             `json:"priority"`
 	RunAt                time.Time       `json:"run_at"`
-	DueIn                time.Duration   `json:"-"`                // by the database's clock; zero if it is due
-	Params               json.RawMessage `json:"params,omitempty"` // nil if not requested
+	DueIn                time.Duration   `json:"-"`                      // by the database's clock; zero if it is due
+	StartBefore          *time.Time      `json:"start_before,omitempty"` // nil means any time
+	Params               json.RawMessage `json:"params,omitempty"`       // nil if not requested
 	IdempotencyKey       string          `json:"idempotency_key,omitempty"`
 	LimitKey             string          `json:"limit_key,omitempty"`
 	EnqueueKey           string          `json:"enqueue_key,omitempty"` // of pgdispatch.enqueue, while it holds it

@@ -69,6 +69,7 @@ type replica struct {
 	answered  func() // Postgres has answered a statement
 	wake      chan string
 	stopWake  chan struct{}
+	sweepWake chan struct{}
 	hints     dispatch.Hints
 	dispatch  *dispatch.Dispatcher
 	ends      *complete.Ends
@@ -97,7 +98,7 @@ type replica struct {
 func Run(ctx context.Context, c config.Loaded, version string, log *slog.Logger, reloads *Reloads) error {
 	collectByHeap()
 	r := &replica{Config: c.Config, name: replicaName(), version: version, wake: make(chan string, 1),
-		stopWake: make(chan struct{}, 1)}
+		stopWake: make(chan struct{}, 1), sweepWake: make(chan struct{}, 1)}
 	outages := logging.NewOutages(log.Handler())
 	r.answered = func() { outages.Answered(ctx) }
 	r.log = slog.New(outages).With("replica", r.name)
@@ -220,10 +221,9 @@ func (r *replica) wire(client *temporal.Client) {
 		RefusedNamespace: r.refusedNamespace, Observer: r.telemetry, Log: component("dispatcher"),
 	}
 	sweeps := &sweeper.Postgres{DB: r.database, Owner: r.name}
-	sweep := make(chan struct{}, 1)
-	r.claims.SetBack = func() { poke(sweep) }
+	r.claims.SetBack = func() { poke(r.sweepWake) }
 	r.sweeper = &sweeper.Sweeper{
-		Store: sweeps, Interval: r.PollInterval, Lease: r.Lease, Wake: sweep,
+		Store: sweeps, Interval: r.PollInterval, Lease: r.Lease, Wake: r.sweepWake,
 		Found: func() { r.ring("sweeper") }, Saw: r.saw, Log: component("sweeper"),
 	}
 	r.retention = &sweeper.Retention{Store: sweeps, Interval: retentionInterval, Wanted: r.deletes.Load,
@@ -240,7 +240,7 @@ func (r *replica) wire(client *temporal.Client) {
 		r.dispatch.Gate = r.gate
 		r.listener = &notify.Listener{
 			Connect: dialListener(r.Database), Ring: r.notified,
-			Called: func() { r.gate.Called(); r.ring("call") }, Stopping: r.stopping,
+			Called: func() { r.gate.Called(); r.ring("call") }, Stopping: r.stopping, Late: func() { poke(r.sweepWake) },
 			Signalled: func() { r.signaler.Announced(r.gate.OnDuty()) },
 			Ping:      &notify.PoolPinger{DB: r.database}, PingInterval: pingInterval, PingTimeout: hearTimeout, Name: r.name,
 			Log: component("listener"),

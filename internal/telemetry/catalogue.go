@@ -50,6 +50,7 @@ type instruments struct {
 	// Statements that failed, items whose lease expired, and rows that retention deleted.
 	storeErrors, deleted counterBy
 	itemsRecovered       counter
+	itemsLate            counter
 
 	// Items by how their hand-over ended, and what it took.
 	itemsDispatched, leaseLosses counter
@@ -133,6 +134,8 @@ func (i *instruments) addProcessing(m *maker) {
 		Meaning: "Statements that Postgres rejected or did not answer."})
 	i.itemsRecovered = m.counter(Metric{Name: "pgdispatch_items_recovered_total", Unit: "items",
 		Meaning: "Items whose lease expired: their replica died, hung or was disconnected."})
+	i.itemsLate = m.counter(Metric{Name: "pgdispatch_items_late_total", Unit: "items",
+		Meaning: "Items that were cancelled because they were not claimed before their `start_before`."})
 	i.unannounced = m.counter(Metric{Name: "pgdispatch_unannounced_total", Unit: "workspaces",
 		Meaning: "Workspaces whose due items were not announced, found by each replica's full check once a minute. " +
 			"Must stay 0."})

@@ -92,6 +92,7 @@ func (t *Telemetry) Callback(result string) {
 func (t *Telemetry) Swept(swept sweeper.Swept, err error) {
 	t.failed("sweep", err)
 	t.instruments.itemsRecovered.add(swept.Requeued)
+	t.instruments.itemsLate.add(swept.Late)
 }
 
 // Deleted implements sweeper.Retention's Deleted.

@@ -83,7 +83,9 @@ begin
         set status = 'CLAIMED', claimed_by = owner, claimed_at = clock_timestamp(),
             lease_expires_at = clock_timestamp() + lease, lease_token = nextval('pgdispatch.lease_tokens'), attempt_count = q.attempt_count + 1
         where q.ctid = any (c.heads) and q.run_at <= c.at_time -- skips rows that changed since they were chosen
+          -- For start_before, see cancel_late.
           and (q.stage = 'WAITS' and q.workspace_id = any (workspaces) and q.priority = any (priorities)
+                   and (q.start_before > c.at_time or q.failure_count > 0) is not false
                or p.unanswered > 0 and q.stage = 'DOUBT')
         returning q.*
     ), item as materialized (

@@ -43,14 +43,14 @@ $$;
 
 -- function: requeue_expired
 -- CLAIMED -> PENDING, for expired leases. Safe to run concurrently with itself and with claims: a row that another
--- transaction is moving is skipped. An item that a user's trigger or constraint does not let go is parked and does not
--- hold up the others.
+-- transaction is moving is skipped.
 create or replace function pgdispatch.requeue_expired(at_most integer) returns integer
 language plpgsql volatile
 as $$
 declare
     at_time constant timestamptz := clock_timestamp();
-    expired constant bigint[] := array(
+begin
+    return pgdispatch.sweep_items(false, array(
         select q.id
         from pgdispatch.workflow_execution_queue q
         where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= (select t.leased_from from pgdispatch.mark_trim t)
@@ -59,29 +59,81 @@ declare
         order by q.id
         limit at_most
         for update skip locked
-    );
+    ));
+end;
+$$;
+
+-- function: cancel_late
+-- PENDING -> CANCELLED, for items that were not claimed before their start_before. An item that was claimed and failed
+-- was in time, and one whose start was sent and not answered does not wait. Concurrent calls are safe, as above.
+create or replace function pgdispatch.cancel_late(at_most integer) returns integer
+language plpgsql volatile
+as $$
+declare
+    at_time constant timestamptz := clock_timestamp();
+begin
+    return pgdispatch.sweep_items(true, array(
+        select q.id
+        from pgdispatch.workflow_execution_queue q
+        where q.stage = 'WAITS' and q.failure_count = 0 and q.start_before <= at_time
+          and q.id <> all ({{ template "parked" }})
+        order by q.start_before
+        limit at_most
+        for update skip locked
+    ));
+end;
+$$;
+
+-- function: withdraw_late
+-- PENDING -> CANCELLED. For cancel_late.
+create or replace function pgdispatch.withdraw_late(items bigint[]) returns integer
+language sql volatile
+as $$
+    with cancelled as (
+        update pgdispatch.workflow_execution_queue q
+        set status = 'CANCELLED', finished_at = clock_timestamp(),
+            last_error = 'not claimed before start_before, ' || to_char(q.start_before at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+        where q.id = any (items) and q.stage = 'WAITS'
+        returning q.id, q.execution_id
+    ), closed as ( -- a claim that was released has left a row
+        update pgdispatch.workflow_executions e
+        set status = 'CANCELED', finished_at = clock_timestamp()
+        where e.id = any (array(select c.execution_id from cancelled c))
+    )
+    select count(*)::integer from cancelled;
+$$;
+
+-- function: sweep_items
+-- For the two functions above: withdraws or requeues items and returns how many. An item that a user's trigger or
+-- constraint does not let go is parked and does not hold up the others.
+create or replace function pgdispatch.sweep_items(late boolean, items bigint[]) returns integer
+language plpgsql volatile
+as $$
+declare
     item bigint;
-    requeued integer := 0;
+    swept integer := 0;
 begin
     begin
-        return pgdispatch.requeue(expired);
+        return case when late then pgdispatch.withdraw_late(items) else pgdispatch.requeue(items) end;
     exception
         when lock_not_available or deadlock_detected then raise;
         when others then null; -- which one, the loop finds out
     end;
-    foreach item in array expired loop
+    foreach item in array items loop
         begin
-            requeued := requeued + pgdispatch.requeue(array[item]);
+            swept := swept + case when late then pgdispatch.withdraw_late(array[item]) else pgdispatch.requeue(array[item]) end;
         exception
             when lock_not_available or deadlock_detected then null; -- the next sweep
             when others then
                 insert into pgdispatch.parked_items as p (item_id, error, attempts, try_at)
-                select q.id, left('its expired lease cannot be ended: ' || sqlerrm, 2000), q.attempt_count, at_time + interval '1 min'
+                select q.id, left(case when late then 'it cannot be cancelled after its start_before: '
+                                       else 'its expired lease cannot be ended: ' end || sqlerrm, 2000),
+                       q.attempt_count, clock_timestamp() + interval '1 min'
                 from pgdispatch.workflow_execution_queue q where q.id = item
                 on conflict (item_id) do update
                 set error = excluded.error, attempts = excluded.attempts, tries = p.tries + 1, try_at = excluded.try_at;
         end;
     end loop;
-    return requeued;
+    return swept;
 end;
 $$;

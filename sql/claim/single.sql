@@ -67,8 +67,9 @@ with state as materialized (
     set status = 'CLAIMED', claimed_by = $1::text, claimed_at = clock_timestamp(),
         lease_expires_at = clock_timestamp() + $2::interval, lease_token = nextval('pgdispatch.lease_tokens'), attempt_count = q.attempt_count + 1
     where q.ctid = any ((select g.heads[:g.gets] from granted g)::tid[]) -- skips rows that changed since they were chosen
-      and case q.stage when 'WAITS' then q.run_at <= (select g.at_time from granted g) and q.workspace_id = $8::text::uuid
-                                         and q.priority = $9::integer end -- a case, because it can use no index
+      and case q.stage when 'WAITS' then -- a case, because it can use no index
+              q.run_at <= (select g.at_time from granted g) and q.workspace_id = $8::text::uuid and q.priority = $9::integer
+              and (q.start_before > (select g.at_time from granted g) or q.failure_count > 0) is not false end -- see cancel_late
     returning q.id, q.execution_id, q.workspace_id, q.workflow_definition_id, q.priority, q.params, q.traceparent, q.start_options,
               q.created_at, q.run_at, q.lease_token, q.attempt_count, q.failure_count, q.lost_lease_count, q.outcome_unknown
 ), item as materialized (

@@ -106,6 +106,23 @@ begin
 end;
 $$;
 
+-- function: check_start_before
+-- Raises an error if an item that is due at run_at could not be claimed before start_before.
+create or replace function pgdispatch.check_start_before(start_before timestamptz, run_at timestamptz) returns void
+language plpgsql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if start_before not between timestamptz '2000-01-01 00:00Z' and timestamptz '2200-01-01 00:00Z' then
+        raise exception 'start_before % is out of range: it must be between the years 2000 and 2200', start_before
+            using errcode = 'PGD14', hint = 'Omit it to start the item at any time.';
+    elsif start_before <= run_at then
+        raise exception 'start_before % is not after run_at, %', start_before, run_at
+            using errcode = 'PGD14', hint = 'Pass a later time, or omit it to start the item at any time.';
+    end if;
+end;
+$$;
+
 -- function: check_start_options
 -- Raises an error that names the first invalid field of start options. of_definition is null for a definition's own
 -- options; for an item's they are those of its definition, which say what the item may override. An item's fields

@@ -9,11 +9,12 @@
 -- An item that has been claimed is never changed: replace and debounce then insert a new one, to which the key passes.
 -- Runs as the caller, whose privileges and policies apply as for a plain insert. The functions that it calls as the
 -- owner need the execution ID of an item, which only those who may see the item can know.
+drop function if exists pgdispatch.enqueue(uuid, uuid, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text);
 create or replace function pgdispatch.enqueue(workspace_id uuid, workflow_definition_id uuid, params jsonb default '{}', key text default null,
     on_conflict text default null, quiet interval default null, at_most interval default null, priority integer default null,
     run_at timestamptz default null, traceparent text default null, start_options jsonb default null,
     limit_key text default null, -- of a new item; one that waits keeps its own
-    out id bigint, out execution_id uuid, out action text)
+    start_before timestamptz default null, out id bigint, out execution_id uuid, out action text)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off -- a plan made while the tables are small must not scan them later
@@ -26,11 +27,12 @@ declare
     seen bigint; -- the key's item
     held record; -- the same, if the caller may see it
 begin
-    perform pgdispatch.check_policy(enqueue.key, enqueue.on_conflict, enqueue.quiet, enqueue.at_most, enqueue.run_at);
+    perform pgdispatch.check_policy(enqueue.key, enqueue.on_conflict, enqueue.quiet, enqueue.at_most, enqueue.run_at,
+        enqueue.start_before);
     loop
         if policy is not null then
             seen := pgdispatch.keyed_item(enqueue.workspace_id, enqueue.workflow_definition_id, enqueue.key, given, enqueue.priority,
-                enqueue.run_at, enqueue.traceparent, enqueue.start_options);
+                enqueue.run_at, enqueue.traceparent, enqueue.start_options, enqueue.start_before);
             select q.id, q.execution_id, q.status, q.workflow_definition_id into held
             from pgdispatch.workflow_execution_queue q
             where q.id = seen and q.status in ('PENDING', 'CLAIMED', 'DISPATCHED');
@@ -41,7 +43,7 @@ begin
             if policy = 'skip' then
                 action := case when found then 'skipped' end;
             elsif found and held.status = 'PENDING' and pgdispatch.replace_waiting(held.execution_id, given, enqueue.priority,
-                    enqueue.run_at, enqueue.traceparent, enqueue.start_options, enqueue.quiet, enqueue.at_most) then
+                    enqueue.run_at, enqueue.traceparent, enqueue.start_options, enqueue.quiet, enqueue.at_most, enqueue.start_before) then
                 action := case policy when 'replace' then 'replaced' else 'debounced' end;
             end if;
             if action is not null then
@@ -51,11 +53,11 @@ begin
             end if;
         end if;
         insert into pgdispatch.workflow_execution_queue as q
-            (workspace_id, workflow_definition_id, params, priority, run_at, traceparent, start_options, limit_key)
+            (workspace_id, workflow_definition_id, params, priority, run_at, traceparent, start_options, limit_key, start_before)
         values (enqueue.workspace_id, enqueue.workflow_definition_id, given, coalesce(enqueue.priority, 0),
                 case when policy = 'debounce' then least(clock_timestamp() + enqueue.quiet, now() + enqueue.at_most)
                      else coalesce(enqueue.run_at, least(now(), clock_timestamp())) end,
-                enqueue.traceparent, enqueue.start_options, enqueue.limit_key)
+                enqueue.traceparent, enqueue.start_options, enqueue.limit_key, enqueue.start_before)
         returning q.id, q.execution_id into id, execution_id;
         if id is null then
             return; -- a trigger of the application suppressed the row
@@ -69,17 +71,18 @@ $$;
 
 -- function: enqueue_named
 -- Enqueues an item as enqueue does, with the workspace and the definition by their names.
+drop function if exists pgdispatch.enqueue_named(text, text, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text);
 create or replace function pgdispatch.enqueue_named(workspace text, definition text, params jsonb default '{}', key text default null,
     on_conflict text default null, quiet interval default null, at_most interval default null, priority integer default null,
     run_at timestamptz default null, traceparent text default null, start_options jsonb default null, limit_key text default null,
-    out id bigint, out execution_id uuid, out action text)
+    start_before timestamptz default null, out id bigint, out execution_id uuid, out action text)
 language sql volatile
 set search_path = pg_catalog, pg_temp
 as $$
     select e.id, e.execution_id, e.action
     from pgdispatch.named_definition(workspace, definition) n
     cross join lateral pgdispatch.enqueue(n.workspace_id, n.definition_id, params, key, on_conflict, quiet, at_most, priority,
-        run_at, traceparent, start_options, limit_key) e
+        run_at, traceparent, start_options, limit_key, start_before) e
 $$;
 
 -- function: named_definition
@@ -125,9 +128,9 @@ begin
     new.params := coalesce(new.params, '{}');
     insert into pgdispatch.workflow_execution_queue as q
         (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options,
-         limit_key)
+         limit_key, start_before)
     values (new.workspace_id, new.workflow_definition_id, new.priority, new.run_at, new.params, new.idempotency_key, new.traceparent,
-            new.start_options, new.limit_key)
+            new.start_options, new.limit_key, new.start_before)
     returning q.id, q.execution_id into new.id, new.execution_id;
 
     -- The row's values, for RETURNING.
@@ -147,8 +150,9 @@ $$;
 -- function: keyed_item
 -- For enqueue: the ID of the item that holds a key, or null. Checks the values as an insert would, because there may be
 -- none.
+drop function if exists pgdispatch.keyed_item(uuid, uuid, text, jsonb, integer, timestamptz, text, jsonb);
 create or replace function pgdispatch.keyed_item(workspace uuid, definition uuid, key text, params jsonb, priority integer,
-    run_at timestamptz, traceparent text, start_options jsonb) returns bigint
+    run_at timestamptz, traceparent text, start_options jsonb, start_before timestamptz) returns bigint
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off -- a plan made while the tables are small must not scan them later
@@ -164,6 +168,7 @@ begin
     end if;
     perform pgdispatch.check_definition(workspace, definition);
     perform pgdispatch.check_values(params, priority, run_at, null, traceparent);
+    perform pgdispatch.check_start_before(start_before, coalesce(run_at, '-infinity'));
     perform pgdispatch.check_input(params, (select d.input from pgdispatch.workflow_definitions d where d.id = definition));
     perform pgdispatch.check_start_options(start_options,
         (select d.start_options from pgdispatch.workflow_definitions d where d.id = definition), true);
@@ -201,13 +206,16 @@ $$;
 -- For enqueue: gives new values to the item that holds a key; null leaves one as it is. quiet and at_most set run_at.
 -- Returns false if the item has been claimed, has ended, or has lost its key. Waits for a claim that is under way, and
 -- then keeps no lock on what it claimed: that would hold up the replica, and could end in a deadlock.
+drop function if exists pgdispatch.replace_waiting(uuid, jsonb, integer, timestamptz, text, jsonb, interval, interval);
 create or replace function pgdispatch.replace_waiting(execution uuid, params jsonb, priority integer, run_at timestamptz, traceparent text,
-    start_options jsonb, quiet interval, at_most interval) returns boolean
+    start_options jsonb, quiet interval, at_most interval, start_before timestamptz) returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off -- a plan made while the tables are small must not scan them later
 set jit = off
 as $$
+declare
+    times record; -- as they are now
 begin -- with an exception handler, so a subtransaction: a lock is released only at the end of one
     -- The key first: a transaction that tries to take it keeps its lock, and may want the item next.
     perform from pgdispatch.enqueue_keys k
@@ -225,12 +233,15 @@ begin -- with an exception handler, so a subtransaction: a lock is released only
                           replace_waiting.run_at, q.run_at),
         created_at = least(q.created_at, clock_timestamp()), -- earlier only if the clock was set back: see bring_back
         traceparent = coalesce(replace_waiting.traceparent, q.traceparent),
-        start_options = coalesce(replace_waiting.start_options, q.start_options)
+        start_options = coalesce(replace_waiting.start_options, q.start_options),
+        start_before = coalesce(replace_waiting.start_before, q.start_before)
     where q.execution_id = execution and q.status = 'PENDING' and not q.outcome_unknown and not pgdispatch.kept_out(q.workspace_id)
-      and exists (select from pgdispatch.enqueue_keys k where k.item_id = q.id);
+      and exists (select from pgdispatch.enqueue_keys k where k.item_id = q.id)
+    returning q.run_at, q.start_before into times;
     if not found then
         raise sqlstate 'PGD00';
     end if;
+    perform pgdispatch.check_start_before(times.start_before, times.run_at);
     -- Says whether run_at is pgdispatch's: see bring_back.
     update pgdispatch.enqueue_keys k
     set debounced_at = case when quiet is not null then clock_timestamp() end
@@ -245,7 +256,9 @@ $$;
 
 -- function: check_policy
 -- Raises an error that names the first invalid argument of pgdispatch.enqueue among those that concern its key.
-create or replace function pgdispatch.check_policy(key text, on_conflict text, quiet interval, at_most interval, run_at timestamptz) returns void
+drop function if exists pgdispatch.check_policy(text, text, interval, interval, timestamptz);
+create or replace function pgdispatch.check_policy(key text, on_conflict text, quiet interval, at_most interval, run_at timestamptz,
+    start_before timestamptz) returns void
 language plpgsql immutable
 set search_path = pg_catalog, pg_temp
 as $$
@@ -268,9 +281,9 @@ begin
     elsif (at_most between quiet and interval '1 year') is false then
         raise exception 'at_most is %: it must be at least quiet, %, and at most 1 year', at_most, quiet
             using errcode = 'PGD52', hint = 'Pass how long the first call may wait, or omit it.';
-    elsif on_conflict = 'debounce' and num_nonnulls(run_at) > 0 then
-        raise exception 'run_at must not be given with debounce'
-            using errcode = 'PGD53', hint = 'Omit run_at: debounce sets it to quiet from now.';
+    elsif on_conflict = 'debounce' and num_nonnulls(run_at, start_before) > 0 then
+        raise exception '% must not be given with debounce', case when run_at is null then 'start_before' else 'run_at' end
+            using errcode = 'PGD53', hint = 'Omit it: debounce sets run_at to quiet from now.';
     end if;
 end;
 $$;

@@ -3,10 +3,13 @@
 -- name: item_enqueue
 -- writes a new item and the audit log
 -- $1 workspace, $2 definition, $3 params, $4 priority, $5 run_at or, if that is null, $6 from now (null: at once), $7
--- idempotency key, $8 who, $9 limit key. Inserts one PENDING item, or finds the one that already has this key.
+-- idempotency key, $8 who, $9 limit key, $10 start_before or, if that is null, $11 from now (null: any time). Inserts one
+-- PENDING item, or finds the one that already has this key.
 with made as (
-    insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, limit_key)
-    values ($1::text::uuid, $2::text::uuid, $3::text::jsonb, $4::integer, coalesce($5::timestamptz, now() + $6::interval, now()), $7::text, $9::text)
+    insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, limit_key,
+         start_before)
+    values ($1::text::uuid, $2::text::uuid, $3::text::jsonb, $4::integer, coalesce($5::timestamptz, now() + $6::interval, now()), $7::text, $9::text,
+            coalesce($10::timestamptz, now() + $11::interval))
     on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing
     returning id, execution_id, workspace_id
 ), noted as (
@@ -22,12 +25,14 @@ where q.workspace_id = $1::text::uuid and q.idempotency_key = $7::text and not e
 -- name: item_enqueue_key
 -- writes a new item or a waiting one, and the audit log
 -- $1 workspace, $2 definition, $3 params, $4 priority, $5 run_at or, if that is null, $6 from now, $7 key, $8 on_conflict,
--- $9 quiet, $10 at_most; null leaves a waiting item's value as it is. $11 who, $12 limit key of a new item.
+-- $9 quiet, $10 at_most; null leaves a waiting item's value as it is. $11 who, $12 limit key of a new item, $13
+-- start_before or, if that is null, $14 from now.
 with made as materialized (
     select e.id, e.execution_id, e.action
     from pgdispatch.enqueue(workspace_id => $1::text::uuid, workflow_definition_id => $2::text::uuid, params => $3::text::jsonb,
         priority => $4::integer, run_at => coalesce($5::timestamptz, now() + $6::interval), key => $7::text, on_conflict => $8::text,
-        quiet => $9::interval, at_most => $10::interval, limit_key => $12::text) e
+        quiet => $9::interval, at_most => $10::interval, limit_key => $12::text,
+        start_before => coalesce($13::timestamptz, now() + $14::interval)) e
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
     select $11::text, 'enqueue', 'items', jsonb_build_object('items', jsonb_build_array(m.id), 'workspace', $1::text, 'answer', m.action)
@@ -39,17 +44,19 @@ select m.id, m.execution_id::text, m.action from made m where m.id > 0
 -- name: items_enqueue
 -- writes new items and the audit log
 -- One item per position of the arrays: $1 workspaces, $2 definitions, $3 params, $4 priorities, $5 run_at or, if that is
--- null, $6 from now (null: at once), $7 idempotency keys, $8 traceparents and $10 limit keys (null: none). $9 who. Inserts
--- PENDING items, except those whose idempotency key an item of the workspace has already, and returns the IDs of the new
--- ones.
+-- null, $6 from now (null: at once), $7 idempotency keys, $8 traceparents and $10 limit keys (null: none), $11
+-- start_before or, if that is null, $12 from now (null: any time). $9 who. Inserts PENDING items, except those whose
+-- idempotency key an item of the workspace has already, and returns the IDs of the new ones.
 with made as (
     insert into pgdispatch.workflow_execution_queue
-        (workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, limit_key)
+        (workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, limit_key, start_before)
     select l.workspace::uuid, l.definition::uuid, l.params::jsonb, l.priority, coalesce(l.run_at, now() + l.run_in, now()),
-           l.key, l.traceparent, l.limit_key
+           l.key, l.traceparent, l.limit_key,
+           coalesce(l.start_before, now() + l.start_in)
     from unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::timestamptz[], $6::interval[], $7::text[], $8::text[],
-                $10::text[])
-        with ordinality as l (workspace, definition, params, priority, run_at, run_in, key, traceparent, limit_key, line)
+                $10::text[], $11::timestamptz[], $12::interval[])
+        with ordinality as l (workspace, definition, params, priority, run_at, run_in, key, traceparent, limit_key, start_before,
+                            start_in, line)
     order by l.line
     on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing
     returning id, workspace_id
@@ -89,7 +96,7 @@ limit $10::bigint
 select q.id, q.execution_id::text, q.status,
        q.workspace_id::text, coalesce(w.name, '') as workspace, q.workflow_definition_id::text,
        coalesce(d.name, '') as workflow_definition,
-       q.priority, q.run_at, greatest(q.run_at - clock_timestamp(), '0') as due_in,
+       q.priority, q.run_at, greatest(q.run_at - clock_timestamp(), '0') as due_in, q.start_before,
        case when $3::boolean then q.params end as params, coalesce(q.idempotency_key, '') as idempotency_key,
        coalesce(q.traceparent, '') as traceparent, coalesce(q.limit_key, '') as limit_key, coalesce(k.key, '') as enqueue_key,
        q.attempt_count, q.failure_count, d.max_attempts, q.lost_lease_count, q.outcome_unknown,

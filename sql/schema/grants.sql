@@ -48,23 +48,26 @@ grant execute on function
     to pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator;
 
 -- enqueuer
-grant insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options, limit_key),
+grant insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options, limit_key,
+              start_before),
       select (id, execution_id, workspace_id, workflow_definition_id, status, idempotency_key)
     on pgdispatch.workflow_execution_queue to pgdispatch_enqueuer;
 grant insert, select on pgdispatch.enqueue to pgdispatch_enqueuer;
 grant execute on function pgdispatch.cancel(uuid), pgdispatch.own_workspaces(), pgdispatch.signal(uuid, text, jsonb) to pgdispatch_enqueuer;
 -- those that enqueue calls; the ones that run as the owner need an execution ID, as cancel does
 grant execute on function
-    pgdispatch.enqueue(uuid, uuid, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text),
-    pgdispatch.enqueue_named(text, text, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text),
-    pgdispatch.named_definition(text, text), pgdispatch.check_policy(text, text, interval, interval, timestamptz),
-    pgdispatch.keyed_item(uuid, uuid, text, jsonb, integer, timestamptz, text, jsonb),
-    pgdispatch.replace_waiting(uuid, jsonb, integer, timestamptz, text, jsonb, interval, interval), pgdispatch.take_key(uuid, text, bigint, boolean)
+    pgdispatch.enqueue(uuid, uuid, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text, timestamptz),
+    pgdispatch.enqueue_named(text, text, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text, timestamptz),
+    pgdispatch.named_definition(text, text), pgdispatch.check_policy(text, text, interval, interval, timestamptz, timestamptz),
+    pgdispatch.keyed_item(uuid, uuid, text, jsonb, integer, timestamptz, text, jsonb, timestamptz),
+    pgdispatch.replace_waiting(uuid, jsonb, integer, timestamptz, text, jsonb, interval, interval, timestamptz), pgdispatch.take_key(uuid, text, bigint, boolean)
     to pgdispatch_enqueuer, pgdispatch_operator;
 
 -- operator: the functions that change items run as the owner, and change nothing else in them
 grant delete on pgdispatch.parked_items to pgdispatch_operator;
-grant update (run_at), insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options, limit_key)
+grant update (run_at),
+      insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options, limit_key,
+              start_before)
     on pgdispatch.workflow_execution_queue to pgdispatch_operator;
 grant update (plan, paused, max_concurrent_workflows, max_starts_per_second, max_burst_workflows) on pgdispatch.workspaces to pgdispatch_operator;
 grant insert, update, delete on pgdispatch.limits to pgdispatch_operator;
@@ -73,7 +76,8 @@ grant update (max_claims, paused, retention, dead_letter_retention, result_bytes
 grant insert (who, action, subject, details) on pgdispatch.admin_log to pgdispatch_operator;
 grant execute on function
     pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_input(jsonb, text),
-    pgdispatch.is_base64(jsonb), pgdispatch.check_limit_key(text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean),
+    pgdispatch.is_base64(jsonb), pgdispatch.check_limit_key(text, text), pgdispatch.check_start_before(timestamptz, timestamptz),
+    pgdispatch.check_start_options(jsonb, jsonb, boolean),
     pgdispatch.check_start_option_groups(jsonb), pgdispatch.start_option_size(text, jsonb),
     pgdispatch.check_rates(integer[], interval[]), pgdispatch.row_change(jsonb, jsonb),
     pgdispatch.discard(uuid, text), pgdispatch.discard_items(bigint[], text),
@@ -108,7 +112,8 @@ grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;
 grant update on pgdispatch.stall_look, pgdispatch.stop_requests, pgdispatch.signals, pgdispatch.signal_turn to pgdispatch_dispatcher;
 grant execute on function
     pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_input(jsonb, text),
-    pgdispatch.is_base64(jsonb), pgdispatch.check_limit_key(text, text), pgdispatch.check_start_options(jsonb, jsonb, boolean),
+    pgdispatch.is_base64(jsonb), pgdispatch.check_limit_key(text, text), pgdispatch.check_start_before(timestamptz, timestamptz),
+    pgdispatch.check_start_options(jsonb, jsonb, boolean),
     pgdispatch.check_start_option_groups(jsonb), pgdispatch.start_option_size(text, jsonb),
     pgdispatch.announce_ends(uuid[]), pgdispatch.commit_durably(),
     pgdispatch.claim(text, interval, text, text, jsonb), pgdispatch.claim_pick(text, text, pgdispatch.claim_proposal), pgdispatch.lock_claims(),
@@ -121,7 +126,8 @@ grant execute on function
     pgdispatch.delete_finished(integer),
     pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.finish_all(uuid[], text[], text[], text[]), pgdispatch.gate_key(),
     pgdispatch.namespaces_in_use(), pgdispatch.note_minute(), pgdispatch.requeue(bigint[]),
-    pgdispatch.requeue_expired(integer), pgdispatch.result_of(text),
+    pgdispatch.requeue_expired(integer), pgdispatch.cancel_late(integer), pgdispatch.withdraw_late(bigint[]),
+    pgdispatch.sweep_items(boolean, bigint[]), pgdispatch.result_of(text),
     pgdispatch.bring_back(integer), pgdispatch.take_stops(integer),
     pgdispatch.next_signals(bigint[], integer[], text[], text[], text[], uuid[], integer),
     pgdispatch.settle_signals(bigint[], integer[], text[], text[], text[], uuid[]), pgdispatch.trim_marks(bigint), pgdispatch.wake(text),

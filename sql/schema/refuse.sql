@@ -16,7 +16,7 @@ begin
     raise exception 'an insert must not set status, attempts, errors, claims, leases or times of an item: pgdispatch sets them'
         using errcode = 'PGD07',
               hint = 'Set only workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, '
-                  'start_options, limit_key.';
+                  'start_options, limit_key, start_before.';
 end;
 $$;
 
@@ -40,6 +40,9 @@ begin
     if new.start_options is distinct from old.start_options then
         perform pgdispatch.check_start_options(new.start_options,
             (select d.start_options from pgdispatch.workflow_definitions d where d.id = new.workflow_definition_id), true);
+    end if;
+    if new.start_before is distinct from old.start_before then
+        perform pgdispatch.check_start_before(new.start_before, new.run_at);
     end if;
     perform pgdispatch.check_values(new.params, new.priority, new.run_at, new.idempotency_key, new.traceparent);
     if new.params is distinct from old.params then

@@ -3,7 +3,7 @@
 
 create or replace trigger refuse_change
 after update of id, execution_id, workspace_id, workflow_definition_id, created_at, enqueue_xid,
-    params, priority, run_at, idempotency_key, traceparent, start_options, limit_key
+    params, priority, run_at, idempotency_key, traceparent, start_options, limit_key, start_before
 on pgdispatch.workflow_execution_queue
 for each row
 execute function pgdispatch.refuse_change();

@@ -1,13 +1,14 @@
 -- What one sweep does, by whichever replica has its turn.
 
 -- name: sweep
--- CLAIMED -> PENDING
--- $1 at most, $2 replica. Returns how many leases had expired, how long until the next lease or replica expires (null:
--- there is none), the database's time, and the first transaction ID that may still be open. Also what else there is to
--- do, so that an idle replica asks for nothing more: how many executions are open, how many this replica is to watch,
--- whether some have no live watcher, open stop requests and signals, whether retention is on, the namespaces of
--- definitions ('': some name none), and the use of the notification queue; asking empties it of what all have read.
--- Counts and trims marks, and records queue depths once a minute.
+-- CLAIMED -> PENDING; PENDING -> CANCELLED
+-- $1 at most, $2 replica. Returns how many leases had expired, how many items were cancelled because they were not claimed
+-- before their start_before, how long until the next lease, replica or start_before expires (null: there is none), the
+-- database's time, and the first transaction ID that may still be open. Also what else there is to do, so that an idle
+-- replica asks for nothing more: how many executions are open, how many this replica is to watch, whether some have no
+-- live watcher, open stop requests and signals, whether retention is on, the namespaces of definitions ('': some name
+-- none), and the use of the notification queue; asking empties it of what all have read. Counts and trims marks, and
+-- records queue depths once a minute.
 with leases as materialized (
     select count(*) filter (where q.status = 'CLAIMED' and q.lease_expires_at <= clock_timestamp()) as expired,
            min(q.lease_expires_at) filter (where q.status = 'CLAIMED' and q.lease_expires_at > clock_timestamp()) as next_expiry,
@@ -16,7 +17,13 @@ with leases as materialized (
     where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= (select t.leased_from from pgdispatch.mark_trim t)
 )
 select case when l.expired > 0 then pgdispatch.requeue_expired($1) else 0 end as requeued,
-       least(l.next_expiry, r.next_expiry) - clock_timestamp() as next_expiry_in,
+       case when exists (select from pgdispatch.workflow_execution_queue q
+                         where q.stage = 'WAITS' and q.failure_count = 0 and q.start_before <= statement_timestamp())
+            then pgdispatch.cancel_late($1) else 0 end as late,
+       least(l.next_expiry, r.next_expiry, (
+           select q.start_before from pgdispatch.workflow_execution_queue q
+           where q.stage = 'WAITS' and q.failure_count = 0 and q.start_before > statement_timestamp()
+           order by q.start_before limit 1)) - clock_timestamp() as next_expiry_in,
        clock_timestamp() as now,
        pg_snapshot_xmin(pg_current_snapshot())::text::bigint as oldest_open,
        running.executions as open,

@@ -90,6 +90,7 @@ var limits = []mutant{
 				"where q.id in (select h.id from pgdispatch.workflow_execution_queue h where h.ctid = any (c.heads))"},
 			{claimFile,
 				"(q.stage = 'WAITS' and q.workspace_id = any (workspaces) and q.priority = any (priorities) " +
+					"and (q.start_before > c.at_time or q.failure_count > 0) is not false " +
 					"or p.unanswered > 0 and q.stage = 'DOUBT')",
 				"true"},
 		},

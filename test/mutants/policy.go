@@ -80,7 +80,7 @@ var policy = []mutant{
 		[]edit{{"claim.inHalves", "if len(items) <= 1 || !postgres.IsRefused(err) {", "if true {"}},
 		"./claim", "TestItemsBesideOneThatIsRefusedAreSettledAndRenewed"},
 	{"a requeue goes around a refused lease", "one expired lease that a trigger keeps blocks all others",
-		[]edit{{"sql function requeue_expired",
+		[]edit{{"sql function sweep_items",
 			"when others then null; -- which one, the loop finds out",
 			"when others then raise;"}},
 		"./claim", "TestAnExpiredLeaseThatIsRefusedKeepsNoOther"},

@@ -16,8 +16,8 @@ import (
 )
 
 // lineFields are the fields of a line, which are those that an application's insert sets.
-var lineFields = []string{"workspace", "definition", "params", "priority", "run_at", "idempotency_key", "limit_key",
-	"traceparent"}
+var lineFields = []string{"workspace", "definition", "params", "priority", "run_at", "start_before", "idempotency_key",
+	"limit_key", "traceparent"}
 
 // maxLine is the longest line of NDJSON that is read, in bytes.
 const maxLine = 4 * operate.MaxParams
@@ -199,12 +199,23 @@ func (l fileLine) item() (operate.NewItem, error) {
 		}
 		item.Priority = priority
 	}
-	moment, err := parseMoment("run-at", l.fields["run_at"])
+	start, err := l.moment("run_at")
 	if err != nil {
-		return item, fmt.Errorf("run_at is %.80q: it must be a time such as 2026-08-01T10:00:00Z, a day such as "+
-			"2026-08-01, or in how long, such as 30m",
-			l.fields["run_at"])
+		return item, err
 	}
-	item.RunAt, item.RunIn = moment.At, moment.Ago
+	item.RunAt, item.RunIn = start.At, start.Ago
+	if item.StartBefore, err = l.moment("start_before"); err != nil {
+		return item, err
+	}
 	return item, item.Check()
+}
+
+// moment returns the time in a field of the line.
+func (l fileLine) moment(field string) (operate.Moment, error) {
+	moment, err := parseMoment(field, l.fields[field])
+	if err != nil {
+		err = fmt.Errorf("%s is %.80q: it must be a time such as 2026-08-01T10:00:00Z, a day such as 2026-08-01, or in "+
+			"how long, such as 30m", field, l.fields[field])
+	}
+	return moment, err
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *App) enqueueCommand() *cobra.Command {
-	var workspace, params, runAt, key, limitKey, output, who string
+	var workspace, params, runAt, startBefore, key, limitKey, output, who string
 	var priority int
 	many, policy := bulkFlags{}, keyFlags{}
 	command := &cobra.Command{
@@ -43,7 +43,7 @@ func (a *App) enqueueCommand() *cobra.Command {
 			return a.enqueueMany(ctx, store, many, names, command.InOrStdin(), who, output)
 		}
 		item := operate.NewItem{Priority: priority, IdempotencyKey: key, LimitKey: limitKey}
-		if err := readItem(&item, params, runAt, command.InOrStdin()); err != nil {
+		if err := readItem(&item, params, runAt, startBefore, command.InOrStdin()); err != nil {
 			return err
 		}
 		definition, err := definitionOf(ctx, store, workspace, args[0], &item)
@@ -65,6 +65,8 @@ func (a *App) enqueueCommand() *cobra.Command {
 	flags.IntVar(&priority, "priority", 0, "priority from -100 to 100; higher runs first")
 	flags.StringVar(&runAt, "run-at", "",
 		"earliest start: a time (2026-08-01T10:00:00Z), a UTC day, or a delay (10m, 2h, 1d)")
+	flags.StringVar(&startBefore, "start-before", "",
+		"cancel the item if it has not been claimed by this time, or after this delay")
 	flags.StringVar(&key, "idempotency-key", "", "enqueue only if no item of the workspace has this key")
 	flags.StringVar(&limitKey, "limit-key", "", "limit key of the item: see pgdispatch limits")
 	policy.add(flags)
@@ -104,7 +106,7 @@ func checkItem(item operate.NewItem) error {
 }
 
 // readItem sets what the flags say of an item, and checks it.
-func readItem(item *operate.NewItem, params, runAt string, stdin io.Reader) (err error) {
+func readItem(item *operate.NewItem, params, runAt, startBefore string, stdin io.Reader) (err error) {
 	if item.Params, err = readParams(params, stdin); err != nil {
 		return err
 	}
@@ -112,11 +114,14 @@ func readItem(item *operate.NewItem, params, runAt string, stdin io.Reader) (err
 		clean("limit-key", item.LimitKey)); err != nil {
 		return err
 	}
-	moment, err := parseMoment("run-at", runAt)
+	start, err := parseMoment("run-at", runAt)
+	if err == nil {
+		item.StartBefore, err = parseMoment("start-before", startBefore)
+	}
 	if err != nil {
 		return errors.New(strings.Replace(err.Error(), "an age such", "a delay such", 1))
 	}
-	item.RunAt, item.RunIn = moment.At, moment.Ago
+	item.RunAt, item.RunIn = start.At, start.Ago
 	return nil
 }
 

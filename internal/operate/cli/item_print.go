@@ -84,6 +84,9 @@ func (a *App) printItem(i operate.Item, story []view.Event, inTemporal string) e
 	if i.Status == "PENDING" && i.DueIn > 0 {
 		line("runs at", "%s, in %s", stamp(i.RunAt), view.Shortly(i.DueIn))
 	}
+	if i.StartBefore != nil {
+		line("start before", "%s", stamp(*i.StartBefore))
+	}
 	known("idempotency key", i.IdempotencyKey)
 	known("enqueue key", i.EnqueueKey)
 	known("limit key", i.LimitKey)

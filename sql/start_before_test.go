@@ -1,0 +1,194 @@
+package sql_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+)
+
+// hurried enqueues an item of the tenant that must be claimed within the time given.
+func (f fixture) hurried(w tenant, within time.Duration) int64 {
+	f.t.Helper()
+	return one[int64](f, `insert into pgdispatch.workflow_execution_queue
+		(workspace_id, workflow_definition_id, run_at, start_before)
+		values ($1, $2, now() - interval '1 hour', now() + $3::interval) returning id`, w.workspace, w.definition, within)
+}
+
+// late lets the start_before of items pass.
+func (f fixture) late(ids ...int64) {
+	f.t.Helper()
+	f.exec(`update pgdispatch.workflow_execution_queue set start_before = clock_timestamp() - interval '1 second'
+		where id = any ($1)`, ids)
+}
+
+// sweepLate sweeps, and returns how many items were cancelled.
+func (f fixture) sweepLate() int {
+	f.t.Helper()
+	return one[int](f, "select s.late from ("+sql.Text("sweep")+") s", 100, "replica-1")
+}
+
+func TestAnItemThatWasNotClaimedBeforeItsStartBeforeIsCancelledWithAReason(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	late, intime, ever := f.hurried(w, time.Minute), f.hurried(w, time.Minute), f.item(w)
+	require.Zero(t, f.sweepLate())
+	f.late(late)
+
+	require.Equal(t, 1, f.sweepLate())
+	require.Equal(t, "CANCELLED", f.status(late))
+	require.Regexp(t, `^not claimed before start_before, 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d\d\dZ$`,
+		one[string](f, "select last_error from pgdispatch.workflow_execution_queue where id = $1", late))
+	require.Equal(t, "PENDING", f.status(intime))
+	require.Equal(t, "PENDING", f.status(ever))
+	require.Zero(t, f.sweepLate(), "once")
+}
+
+func TestAnItemIsNotClaimedAfterItsStartBeforeEvenIfNoSweepHasRun(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]*string{"by the plain statement": nil, "by the procedure": some("smtp")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			w := f.tenant("ENTERPRISE")
+			late := f.hurried(w, time.Minute)
+			f.late(late)
+			next := one[int64](f, `insert into pgdispatch.workflow_execution_queue
+				(workspace_id, workflow_definition_id, limit_key, start_before)
+				values ($1, $2, $3, now() + interval '1 minute') returning id`, w.workspace, w.definition, key)
+			require.Equal(t, []int64{next}, f.claimAll(10).ids())
+			require.Equal(t, "PENDING", f.status(late))
+			require.Equal(t, 1, f.sweepLate())
+		})
+	}
+}
+
+func TestAnItemThatWasClaimedInTimeIsNotCancelled(t *testing.T) {
+	t.Parallel()
+	for name, bring := range map[string]func(f fixture, b batch){
+		"it is claimed": func(fixture, batch) {},
+		"it failed, and waits for its next attempt": func(f fixture, b batch) {
+			f.exec(sql.Text("retry"), b.ids(), b.tokens(), []string{"no"}, []time.Duration{0}, []bool{false})
+			f.exec("update pgdispatch.workflow_execution_queue set run_at = now() - interval '1 hour'")
+		},
+		"its start was not answered": func(f fixture, b batch) { f.release(b, true) },
+		"its lease expired": func(f fixture, b batch) {
+			f.expire(b.ids()...)
+			f.exec("select pgdispatch.requeue_expired(10)")
+		},
+		"it runs": func(f fixture, b batch) { f.dispatched(b) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			w := f.tenant("FREE")
+			id := f.hurried(w, time.Minute)
+			bring(f, f.claim(1))
+			f.late(id)
+			status := f.status(id)
+			require.Zero(t, f.sweepLate())
+			require.Equal(t, status, f.status(id))
+			if status == "PENDING" {
+				require.Equal(t, []int64{id}, f.claimAll(1).ids(), "it is tried again")
+			}
+		})
+	}
+}
+
+func TestAnItemThatWasReleasedUnusedIsCancelledWithItsExecution(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	id := f.hurried(w, time.Minute)
+	f.release(f.claim(1), false)
+	f.late(id)
+	require.Equal(t, 1, f.sweepLate())
+	require.Equal(t, "CANCELED", one[string](f,
+		"select status from pgdispatch.workflow_executions where queue_item_id = $1", id))
+}
+
+func TestASweepSaysWhenTheNextStartBeforePasses(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	f.hurried(w, time.Hour)
+	f.hurried(w, time.Minute)
+	next := one[time.Duration](f, "select s.next_expiry_in from ("+sql.Text("sweep")+") s", 100, "replica-1")
+	require.InDelta(t, time.Minute, next, float64(20*time.Second))
+}
+
+func TestALateItemThatATriggerDoesNotLetGoHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	stuck, free := f.hurried(w, time.Minute), f.hurried(w, time.Minute)
+	f.exec(`create function refuse() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$`)
+	f.exec(`create trigger refuse before update on pgdispatch.workflow_execution_queue
+		for each row when (new.status = 'CANCELLED' and new.priority = 7) execute function refuse()`)
+	f.exec("update pgdispatch.workflow_execution_queue set priority = 7 where id = $1", stuck)
+	f.late(stuck, free)
+	require.Equal(t, 1, f.sweepLate())
+	require.Equal(t, "CANCELLED", f.status(free))
+	require.Equal(t, "it cannot be cancelled after its start_before: no",
+		one[string](f, "select error from pgdispatch.parked_items where item_id = $1", stuck))
+	require.Zero(t, f.sweepLate(), "not before its next try")
+}
+
+func TestStartBeforeMustBeATimeAfterRunAt(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	for _, statement := range []string{
+		`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, start_before)
+			values ($1, $2, now())`,
+		`insert into pgdispatch.enqueue (workspace_id, workflow_definition_id, run_at, start_before)
+			values ($1, $2, now() + interval '2 hours', now() + interval '1 hour')`,
+		`insert into pgdispatch.enqueue (workspace_id, workflow_definition_id, start_before) values ($1, $2, '2300-01-01')`,
+		`select pgdispatch.enqueue($1, $2, start_before => '1999-01-01')`,
+		`select pgdispatch.enqueue($1, $2, key => 'k', run_at => '2100-01-01', start_before => '2099-01-01')`,
+	} {
+		refused := f.refused(statement, w.workspace, w.definition)
+		require.Equal(t, "PGD14", refused.Code, statement)
+		require.Contains(t, refused.Message, "start_before", statement)
+		require.NotEmpty(t, refused.Hint)
+	}
+	refused := f.refused(`select pgdispatch.enqueue($1, $2, key => 'k', on_conflict => 'debounce', quiet => '1 s',
+		start_before => '2100-01-01')`, w.workspace, w.definition)
+	require.Equal(t, "PGD53", refused.Code)
+	require.Contains(t, refused.Message, "start_before must not be given")
+}
+
+func TestReplaceSetsStartBeforeAndKeepsItAfterRunAt(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	const replace = `select id from pgdispatch.enqueue($1, $2, key => 'k',
+		on_conflict => 'replace', run_at => $3, start_before => $4)`
+	now := time.Now().Truncate(time.Microsecond)
+	id := one[int64](f, replace, w.workspace, w.definition, now, now.Add(time.Hour))
+	refused := f.refused(replace, w.workspace, w.definition, now.Add(2*time.Hour), nil)
+	require.Equal(t, "PGD14", refused.Code)
+	require.Equal(t, id, one[int64](f, replace, w.workspace, w.definition, now.Add(2*time.Hour), now.Add(3*time.Hour)))
+	require.Equal(t, now.Add(3*time.Hour), one[time.Time](f,
+		"select start_before from pgdispatch.workflow_execution_queue where id = $1", id).Local())
+}
+
+func TestAnItemWithANearStartBeforeIsAnnouncedToSweepers(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	listener := f.conn()
+	listener.exec("listen pgdispatch_late")
+	f.hurried(w, time.Minute) // a sweep comes before
+	f.exec("select pg_notify('pgdispatch_late', 'nothing was announced')")
+	f.hurried(w, 5*time.Second)
+	for _, want := range []string{"nothing was announced", ""} {
+		heard, err := listener.db.(*pgxpool.Conn).Conn().WaitForNotification(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want, heard.Payload)
+	}
+}
