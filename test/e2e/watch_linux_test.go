@@ -64,8 +64,9 @@ func TestTheWatchGivesTheTerminalBackAsItWas(t *testing.T) {
 			require.Contains(t, seen.String(), "\x1b[?1049h")
 			require.NotContains(t, seen.String(), "\x1b[31", "NO_COLOR")
 			size(5, 80)
+			require.NoError(t, p.Signal(syscall.SIGWINCH)) // as the kernel sends it to whom the terminal controls
 			await(t, 20*time.Second, func() bool {
-				return strings.Contains(seen.String(), "enlarge the terminal to see them")
+				return strings.Contains(seen.String(), "scroll or enlarge the terminal to see them")
 			}, "the resize is detected")
 
 			require.NoError(t, end(person, p))

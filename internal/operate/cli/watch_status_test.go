@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -39,60 +40,23 @@ func (f *fakeView) ListWorkspaces(context.Context, string, operate.WorkspaceOrde
 	return nil, nil
 }
 
-func TestTheWatchDrawsAnewWhateverHappensUntilQ(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		fake, out, keys, width := &fakeView{waiting: 1}, &process.Buffer{}, make(chan key), 100
-		var mu sync.Mutex
-		w := &watcher{Store: fake, Interval: time.Second, Out: out, Keys: keys, Size: func() (int, int) {
-			mu.Lock()
-			defer mu.Unlock()
-			return width, 30
-		}}
-		done := make(chan error, 1)
-		go func() { done <- w.Run(t.Context()) }()
-		drawn := func() int { return strings.Count(out.String(), "\x1b[H") }
-		synctest.Wait()
-		require.Equal(t, 1, drawn())
-		fake.set(2, nil)
-		time.Sleep(1100 * time.Millisecond)
-		require.Equal(t, 2, drawn())
-		require.Contains(t, out.String(), "waiting 2")
-		fake.set(0, errors.New("the database is away"))
-		time.Sleep(time.Second)
-		require.Contains(t, out.String(), "the database is away")
-		require.Equal(t, 2, strings.Count(out.String(), "waiting 2"), "the previous answer is still shown")
-		fake.set(3, nil)
-		time.Sleep(time.Second)
-		require.Contains(t, out.String(), "waiting 3")
-		before := drawn()
-		mu.Lock()
-		width = 10
-		mu.Unlock()
-		time.Sleep(2 * resizeInterval)
-		require.Equal(t, before+1, drawn(), "a resize redraws at once, without a new query")
-		keys <- 'x'
-		synctest.Wait()
-		require.Empty(t, done)
-		keys <- 'q'
-		require.NoError(t, <-done)
-	})
-}
-
 func TestAWatchThatCannotBeginSaysWhy(t *testing.T) {
 	t.Parallel()
-	w := &watcher{Store: &fakeView{err: errors.New("no such database")}, Interval: time.Second, Out: &process.Buffer{}}
-	require.ErrorContains(t, w.Run(t.Context()), "no such database")
+	w := &watcher{Store: &fakeView{err: errors.New("no such database")}, Interval: time.Second}
+	require.ErrorContains(t, w.Append(t.Context(), io.Discard), "no such database")
+	require.ErrorContains(t, w.Draw(t.Context(), nil, nil, nil), "no such database")
 }
 
 func TestAWatchWithoutATerminalWritesBlocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		out := &process.Buffer{}
+		fake, out := &fakeView{}, &process.Buffer{}
 		ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
 		defer cancel()
-		require.NoError(t, (&watcher{Store: &fakeView{}, Interval: time.Second, Out: out, Colour: true}).Run(ctx))
+		time.AfterFunc(1500*time.Millisecond, func() { fake.set(0, errors.New("the database is away")) })
+		require.NoError(t, (&watcher{Store: fake, Interval: time.Second}).Append(ctx, out))
 		require.Equal(t, 3, strings.Count(out.String(), "WORKSPACE"))
+		require.Equal(t, 1, strings.Count(out.String(), "the database is away"))
 		require.NotContains(t, out.String(), "\x1b")
 	})
 }

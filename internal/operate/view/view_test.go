@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/pgdispatch/pgdispatch/internal/goldentest"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/stretchr/testify/require"
@@ -80,9 +81,9 @@ func TestTheScreenFitsItsTerminal(t *testing.T) {
 		require.LessOrEqual(t, len(lines), max(style.Height, 2))
 		require.Equal(t, style.Height >= plotsFrom, strings.Contains(strings.Join(lines, "\n"), "LAST HOUR"),
 			"plots are shown only if the tables have room")
-		require.Equal(t, Style{Width: style.Width}.cut("q ends"), lines[len(lines)-1])
+		require.Equal(t, Style{Width: style.Width}.cut("q ends", 0), lines[len(lines)-1])
 		for _, line := range lines {
-			require.LessOrEqual(t, displayWidth(line), style.Width)
+			require.LessOrEqual(t, ansi.StringWidth(line), style.Width)
 			require.NotContains(t, line, "\x1b", "no escape sequences without colour")
 		}
 		painted := style

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
@@ -22,20 +23,22 @@ func TestColumnsLineUpWhateverTheCharactersAre(t *testing.T) {
 	for _, line := range screen.Lines(Style{}) {
 		if before, _, is := strings.Cut(line, "SAMEPLAN"); is {
 			found++
-			require.Equal(t, nameWidth-1+2, displayWidth(before),
+			require.Equal(t, nameWidth-1+2, ansi.StringWidth(before),
 				"two columns beyond the longest name, which is cut at an odd one: %q", line)
 		}
 	}
 	require.Equal(t, len(names), found)
-	require.Equal(t, "長長…", Style{Width: 6}.cut("長長長長"), "half a wide character is dropped")
+	require.Equal(t, "長長…", Style{Width: 6}.cut("長長長長", 0), "half a wide character is dropped")
 }
 
 func TestWhatIsCutEndsWithAnEllipsisAndRemediesAreWrapped(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "abc", Style{Width: 3}.cut("abc"))
-	require.Equal(t, "ab…", Style{Width: 3}.cut("abcd"))
+	require.Equal(t, "abc", Style{Width: 3}.cut("abc", 0))
+	require.Equal(t, "ab…", Style{Width: 3}.cut("abcd", 0))
+	require.Equal(t, "…d", Style{Width: 3}.cut("abcd", 2))
+	require.Equal(t, "…d…", Style{Width: 3}.cut("abcdefg", 2))
 	painted := Style{Width: 3, Colour: true}
-	require.Equal(t, "\x1b[31mab…\x1b[0m", painted.cut("\x1b[31mabcd\x1b[0m"))
+	require.Equal(t, "\x1b[31mab…\x1b[0m", painted.cut("\x1b[31mabcd\x1b[0m", 0))
 
 	screen := busy()
 	screen.Depth.Paused = true
@@ -57,7 +60,7 @@ func TestTheScreenScrollsBelowItsFirstLine(t *testing.T) {
 	}
 	style := Style{Width: 80, Height: 24}
 	top := screen.Lines(style)
-	require.Contains(t, top[22], "enlarge the terminal to see them")
+	require.Contains(t, top[22], "scroll or enlarge the terminal to see them")
 	screen.Scroll = 3
 	require.Equal(t, top[:1], screen.Lines(style)[:1])
 	require.Equal(t, top[4:20], screen.Lines(style)[1:17])
