@@ -115,12 +115,15 @@ func TestAnItemThatCannotStartInTimeIsCancelledWithinASecondWithoutAPoll(t *test
 	workspace := s.addWorkspace("FREE")
 	s.exec("update pgdispatch.workspaces set paused = true where id = $1", workspace)
 	definition := s.define(workspace, "Late", "Echo", "echo")
-	id := one[int64](s, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, start_before)
+	id := one[int64](s, `insert into pgdispatch.workflow_execution_queue
+		(workspace_id, workflow_definition_id, start_before)
 		values ($1, $2, now() + interval '2 seconds') returning id`, workspace, definition)
 	s.eventually(func() bool { return s.count("status = 'CANCELLED'") == 1 }, "the item is cancelled")
 	require.Less(t, one[time.Duration](s,
 		"select finished_at - start_before from pgdispatch.workflow_execution_queue where id = $1", id), time.Second)
-	s.eventually(func() bool { return p.has("Cancelled items that were not claimed before their start_before") }, "it is logged")
+	s.eventually(func() bool {
+		return p.has("Cancelled items that were not claimed before their start_before")
+	}, "it is logged")
 }
 
 func TestPausesHoldLiveAndResumeWithoutAPoll(t *testing.T) {
