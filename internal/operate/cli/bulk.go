@@ -24,8 +24,8 @@ const (
 
 const bulkHelp = "\n\nWith --from, enqueue the items of a file: one JSON object per line, or CSV whose first line\n" +
 	"names the columns. The fields are workspace, definition, params, priority, run_at, start_before,\n" +
-	"idempotency_key, limit_key and traceparent; DEFINITION and --workspace stand for missing ones. A bad line ends it; those\n" +
-	"before it stay enqueued. If each line has an idempotency_key, repeating is safe."
+	"idempotency_key, limit_key and traceparent; DEFINITION and --workspace stand for missing ones. A bad\n" +
+	"line ends it; those before it stay enqueued. If each line has an idempotency_key, repeating is safe."
 
 const bulkExample = "\n  pgdispatch enqueue --from orders.ndjson --dry-run\n" +
 	"  generate-orders | pgdispatch enqueue order --workspace Acme --from - --skip-invalid"
