@@ -12,12 +12,12 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func (a *App) enqueueCommand() *cobra.Command {
-	var workspace, params, runAt, startBefore, key, limitKey, output, who string
-	var priority int
-	many, policy := bulkFlags{}, keyFlags{}
+	var workspace, output, who string
+	one, many, policy := itemFlags{}, bulkFlags{}, keyFlags{}
 	command := &cobra.Command{
 		Use: "enqueue DEFINITION --workspace WORKSPACE", Short: "Enqueue one item, for example to test a workflow",
 		Args: func(command *cobra.Command, args []string) error {
@@ -42,8 +42,8 @@ func (a *App) enqueueCommand() *cobra.Command {
 				known: map[string]bulkWorkspace{}}
 			return a.enqueueMany(ctx, store, many, names, command.InOrStdin(), who, output)
 		}
-		item := operate.NewItem{Priority: priority, IdempotencyKey: key, LimitKey: limitKey}
-		if err := readItem(&item, params, runAt, startBefore, command.InOrStdin()); err != nil {
+		item, err := one.read(command.InOrStdin())
+		if err != nil {
 			return err
 		}
 		definition, err := definitionOf(ctx, store, workspace, args[0], &item)
@@ -61,20 +61,51 @@ func (a *App) enqueueCommand() *cobra.Command {
 	})
 	flags := command.Flags()
 	flags.StringVar(&workspace, "workspace", "", "workspace, by ID or name (required)")
-	flags.StringVar(&params, "params", "{}", "workflow input as a JSON object; - reads standard input")
-	flags.IntVar(&priority, "priority", 0, "priority from -100 to 100; higher runs first")
-	flags.StringVar(&runAt, "run-at", "",
-		"earliest start: a time (2026-08-01T10:00:00Z), a UTC day, or a delay (10m, 2h, 1d)")
-	flags.StringVar(&startBefore, "start-before", "",
-		"cancel the item if it has not been claimed by this time, or after this delay")
-	flags.StringVar(&key, "idempotency-key", "", "enqueue only if no item of the workspace has this key")
-	flags.StringVar(&limitKey, "limit-key", "", "limit key of the item: see pgdispatch limits")
+	one.add(flags)
 	policy.add(flags)
 	many.add(flags)
 	addWho(flags, &who)
 	addOutput(flags, &output)
 	config.AddFlags(flags, config.DatabaseOptions)
 	return command
+}
+
+// itemFlags are the flags of `enqueue` for one item.
+type itemFlags struct {
+	operate.NewItem
+	runAt, startBefore string
+}
+
+func (f *itemFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.Params, "params", "{}", "workflow input as a JSON object; - reads standard input")
+	flags.IntVar(&f.Priority, "priority", 0, "priority from -100 to 100; higher runs first")
+	flags.StringVar(&f.runAt, "run-at", "",
+		"earliest start: a time (2026-08-01T10:00:00Z), a UTC day, or a delay (10m, 2h, 1d)")
+	flags.StringVar(&f.startBefore, "start-before", "",
+		"cancel the item if it has not been claimed by this time, or after this delay")
+	flags.StringVar(&f.IdempotencyKey, "idempotency-key", "", "enqueue only if no item of the workspace has this key")
+	flags.StringVar(&f.LimitKey, "limit-key", "", "limit key of the item: see pgdispatch limits")
+}
+
+// read returns what the flags say of an item, and checks it.
+func (f itemFlags) read(stdin io.Reader) (item operate.NewItem, err error) {
+	item = f.NewItem
+	if item.Params, err = readParams(f.Params, stdin); err != nil {
+		return item, err
+	}
+	if err := errors.Join(checkItem(item), clean("idempotency-key", item.IdempotencyKey),
+		clean("limit-key", item.LimitKey)); err != nil {
+		return item, err
+	}
+	start, err := parseMoment("run-at", f.runAt)
+	if err == nil {
+		item.StartBefore, err = parseMoment("start-before", f.startBefore)
+	}
+	if err != nil {
+		return item, errors.New(strings.Replace(err.Error(), "an age such", "a delay such", 1))
+	}
+	item.RunAt, item.RunIn = start.At, start.Ago
+	return item, nil
 }
 
 // readParams returns the value of --params, or standard input if it is "-". It must be a JSON object.
@@ -102,26 +133,6 @@ func checkItem(item operate.NewItem) error {
 	case item.LimitKey != "" && operate.CheckKey(item.LimitKey) != nil:
 		return fmt.Errorf("--limit-key: %w", operate.CheckKey(item.LimitKey))
 	}
-	return nil
-}
-
-// readItem sets what the flags say of an item, and checks it.
-func readItem(item *operate.NewItem, params, runAt, startBefore string, stdin io.Reader) (err error) {
-	if item.Params, err = readParams(params, stdin); err != nil {
-		return err
-	}
-	if err := errors.Join(checkItem(*item), clean("idempotency-key", item.IdempotencyKey),
-		clean("limit-key", item.LimitKey)); err != nil {
-		return err
-	}
-	start, err := parseMoment("run-at", runAt)
-	if err == nil {
-		item.StartBefore, err = parseMoment("start-before", startBefore)
-	}
-	if err != nil {
-		return errors.New(strings.Replace(err.Error(), "an age such", "a delay such", 1))
-	}
-	item.RunAt, item.RunIn = start.At, start.Ago
 	return nil
 }
 
