@@ -24,7 +24,7 @@ type Ledger interface {
 type Temporal interface {
 	// Closed lists the workflows of a namespace that closed at or after since, page by page. The latest ones may be
 	// missing.
-	Closed(ctx context.Context, namespace string, since time.Time, page []byte) (temporal.Page, error)
+	Closed(ctx context.Context, kind temporal.Kind, namespace string, since time.Time, page []byte) (temporal.Page, error)
 	// Look reports whether an execution has ended, and how. It does not wait for the end.
 	Look(ctx context.Context, execution temporal.Execution) (end temporal.End, ended bool, err error)
 	Ender
@@ -160,7 +160,7 @@ func (r *Reconciler) turn(ctx context.Context) error {
 
 func (r *Reconciler) list(ctx context.Context, turn Turn) (newest time.Time, err error) {
 	for token := []byte(nil); ; {
-		page, err := r.Temporal.Closed(ctx, turn.Namespace, turn.Since, token)
+		page, err := r.Temporal.Closed(ctx, temporal.Workflow, turn.Namespace, turn.Since, token)
 		if err != nil {
 			return newest, err
 		}

@@ -81,7 +81,8 @@ func (l *ledger) Finish(_ context.Context, id, outcome, _, _ string) (bool, erro
 	return true, nil
 }
 
-func (l *ledger) Closed(_ context.Context, namespace string, _ time.Time, token []byte) (temporal.Page, error) {
+func (l *ledger) Closed(_ context.Context, _ temporal.Kind, namespace string, _ time.Time,
+	token []byte) (temporal.Page, error) {
 	if l.away != "" && namespace == l.away {
 		return temporal.Page{}, errors.New("Namespace " + namespace + " is not found.")
 	}

@@ -111,7 +111,7 @@ func TestDetectorFindsQueuesWithoutAPollerAndTasksThatFail(t *testing.T) {
 	}
 	looking(t, l, nil, func(log *logtest.Book) {
 		pass(16 * time.Second)
-		require.Equal(t, []string{"idle [{{ typo} 2}], asked [e1 e2], silent [], e2: workflow task is at attempt 5"},
+		require.Equal(t, []string{"idle [{{ typo workflow} 2}], asked [e1 e2], silent [], e2: workflow task is at attempt 5"},
 			l.seen())
 		require.Equal(t, []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "typo"}, Executions: 2}}, l.without,
 			"a queue's state need not be queried for each execution")
@@ -159,7 +159,7 @@ func TestANamespaceThatDoesNotAnswerHoldsUpNoOtherAndIsLoggedOnce(t *testing.T) 
 	}
 	looking(t, l, nil, func(log *logtest.Book) {
 		pass(16 * time.Second)
-		require.Equal(t, []string{`idle [{{shop typo} 0}], asked [], silent ["gone"]`}, l.seen())
+		require.Equal(t, []string{`idle [{{shop typo workflow} 0}], asked [], silent ["gone"]`}, l.seen())
 		require.EqualValues(t, 2, l.asked.Load(), "one request per look")
 		pass(10 * time.Minute)
 		require.Equal(t, []string{"connection refused"}, log.Errors(slog.LevelWarn))

@@ -1,5 +1,5 @@
-// Package temporal is all that speaks to Temporal: it gives workflows their identity, starts them, waits for their end,
-// lists, signals, stops and describes them, and says what an error means.
+// Package temporal is all that speaks to Temporal: it gives workflows and standalone activities their identity, starts
+// them, waits for their end, lists, signals, stops and describes them, and says what an error means.
 //
 // It uses the raw service, because the SDK's client cannot set a request ID, accepts an existing workflow as its own,
 // and retries on its own.
@@ -36,6 +36,18 @@ type Service interface {
 		...grpc.CallOption) (*workflowservice.SignalWorkflowExecutionResponse, error)
 	TerminateWorkflowExecution(context.Context, *workflowservice.TerminateWorkflowExecutionRequest,
 		...grpc.CallOption) (*workflowservice.TerminateWorkflowExecutionResponse, error)
+	StartActivityExecution(context.Context, *workflowservice.StartActivityExecutionRequest,
+		...grpc.CallOption) (*workflowservice.StartActivityExecutionResponse, error)
+	PollActivityExecution(context.Context, *workflowservice.PollActivityExecutionRequest,
+		...grpc.CallOption) (*workflowservice.PollActivityExecutionResponse, error)
+	DescribeActivityExecution(context.Context, *workflowservice.DescribeActivityExecutionRequest,
+		...grpc.CallOption) (*workflowservice.DescribeActivityExecutionResponse, error)
+	ListActivityExecutions(context.Context, *workflowservice.ListActivityExecutionsRequest,
+		...grpc.CallOption) (*workflowservice.ListActivityExecutionsResponse, error)
+	RequestCancelActivityExecution(context.Context, *workflowservice.RequestCancelActivityExecutionRequest,
+		...grpc.CallOption) (*workflowservice.RequestCancelActivityExecutionResponse, error)
+	TerminateActivityExecution(context.Context, *workflowservice.TerminateActivityExecutionRequest,
+		...grpc.CallOption) (*workflowservice.TerminateActivityExecutionResponse, error)
 	DescribeTaskQueue(context.Context, *workflowservice.DescribeTaskQueueRequest,
 		...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error)
 	DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest,

@@ -275,7 +275,7 @@ func TestResultsAreDecoded(t *testing.T) {
 		require.Contains(t, end.Reason, `encoding "binary/encrypted"`)
 	}
 	require.Contains(t, log.String(),
-		`msg="The codec server does not decode how a workflow ended; it is recorded without" execution_id=e1`)
+		`msg="The codec server does not decode how an execution ended; it is recorded without" execution_id=e1`)
 }
 
 func TestFailuresWithEncodedAttributesAreDecoded(t *testing.T) {

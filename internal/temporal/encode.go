@@ -9,7 +9,6 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	failurepb "go.temporal.io/api/failure/v1"
-	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/proto"
 )
@@ -53,23 +52,22 @@ func (t *Client) encode(ctx context.Context, namespace string, payloads []*commo
 	return nil
 }
 
-// decodeClose decodes in place what an operator sees of a close event. It returns a CodecError if the codec server
-// cannot be used. What it does not decode stays as it is.
-func (t *Client) decodeClose(ctx context.Context, execution Execution, event *historypb.HistoryEvent) error {
+// decode decodes in place what an operator sees of an end. It returns a CodecError if the codec server cannot be used.
+// What it does not decode stays as it is.
+func (t *Client) decode(ctx context.Context, execution Execution, result *commonpb.Payloads,
+	failure *failurepb.Failure) error {
 	if t.Codec == nil {
 		return nil
 	}
-	err := Decode(event.GetWorkflowExecutionCompletedEventAttributes().GetResult(),
-		event.GetWorkflowExecutionFailedEventAttributes().GetFailure(),
-		func(encoded []*commonpb.Payload) ([]*commonpb.Payload, error) {
-			return t.Codec.Decode(ctx, t.namespace(execution.Namespace), encoded)
-		})
+	err := Decode(result, failure, func(encoded []*commonpb.Payload) ([]*commonpb.Payload, error) {
+		return t.Codec.Decode(ctx, t.namespace(execution.Namespace), encoded)
+	})
 	var away *CodecError
 	switch {
 	case errors.As(err, &away):
-		return fmt.Errorf("decode close event: %w", err)
+		return fmt.Errorf("decode the end: %w", err)
 	case err != nil:
-		t.Codec.log.WarnContext(ctx, "The codec server does not decode how a workflow ended; it is recorded without",
+		t.Codec.log.WarnContext(ctx, "The codec server does not decode how an execution ended; it is recorded without",
 			"execution_id", execution.ID, "error", err)
 	}
 	return nil

@@ -17,11 +17,12 @@ const (
 	memoKey = "pgdispatch_execution_id"
 )
 
-// Execution identifies a workflow that pgdispatch starts or has started.
+// Execution identifies a workflow or an activity that pgdispatch starts or has started.
 type Execution struct {
 	ID        string // of the row, a UUID
 	RunID     string // empty means the newest run
 	Namespace string // empty means the client's: executions from before there were several namespaces
+	Kind      Kind   `db:"-"`
 }
 
 // WorkflowID returns the ID of an execution's workflow. It is the same for every attempt to start it.

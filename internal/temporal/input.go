@@ -73,9 +73,10 @@ func inputBytes(input []*commonpb.Payload) int {
 	return size
 }
 
-// addIDs adds the item's IDs to the memo and the header of a workflow that does not find them in its input.
+// addIDs adds the item's IDs to the memo and the header of a workflow that does not find them in its input. An activity
+// always has the header, which says whose it is.
 func addIDs(request *workflowservice.StartWorkflowExecutionRequest, start Start) {
-	if start.Input == Envelope || start.Input == "" {
+	if start.Kind != Activity && (start.Input == Envelope || start.Input == "") {
 		return
 	}
 	item := jsonPayload(strconv.AppendInt(nil, start.QueueItemID, 10))

@@ -10,7 +10,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
-	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc/codes"
 )
@@ -22,10 +21,12 @@ const (
 	pageSize = 1000
 )
 
-// gone is the end of a workflow that was started but that Temporal no longer knows.
-var gone = End{Outcome: "FAILED", Reason: "workflow is gone from Temporal: deleted, or its retention has expired"}
+// goneFrom is the end of an execution that was started but that Temporal no longer knows.
+func goneFrom(kind Kind) End {
+	return End{Outcome: "FAILED", Reason: kind.String() + " is gone from Temporal: deleted, or its retention has expired"}
+}
 
-// Page is one page of a list of closed workflows.
+// Page is one page of a list of closed workflows or activities.
 type Page struct {
 	ExecutionIDs []string // executions whose workflow ID has our format, including unrelated workflows
 	// Runs maps those executions that are ours to the run listed for them.
@@ -34,81 +35,129 @@ type Page struct {
 	Next   []byte // empty on the last page
 }
 
-// Closed lists the workflows that closed at or after since and whose ID has our format. Visibility is eventually
-// consistent, so the latest ones may be missing.
-func (t *Client) Closed(ctx context.Context, namespace string, since time.Time, page []byte) (Page, error) {
+// Closed lists the executions of a kind that closed at or after since and whose ID has our format. Visibility is
+// eventually consistent, so the latest ones may be missing.
+func (t *Client) Closed(ctx context.Context, kind Kind, namespace string, since time.Time,
+	page []byte) (Page, error) {
+	list, id := t.closedWorkflows, "WorkflowId"
+	if kind == Activity {
+		list, id = t.closedActivities, "ActivityId"
+	}
 	query := fmt.Sprintf("CloseTime >= '%s'", since.UTC().Format(time.RFC3339Nano))
 	if !t.noPrefix.Load() {
-		query += " and WorkflowId starts_with '" + workflowIDPrefix + "'"
+		query += " and " + id + " starts_with '" + workflowIDPrefix + "'"
 	}
-	var response *workflowservice.ListWorkflowExecutionsResponse
-	err := bounded(ctx, func(ctx context.Context) (err error) {
-		response, err = t.Service.ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+	result := Page{Runs: map[string]string{}}
+	err := bounded(ctx, func(ctx context.Context) error {
+		return list(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 			Namespace: t.namespace(namespace), PageSize: pageSize, NextPageToken: page, Query: query,
-		})
-		return err
+		}, &result)
 	})
 	if Code(err) == codes.InvalidArgument && !t.noPrefix.Swap(true) {
-		// This server's visibility cannot search by prefix. The loop below filters instead.
-		return t.Closed(ctx, namespace, since, nil)
+		// This server's visibility cannot search by prefix. Page.add filters instead.
+		return t.Closed(ctx, kind, namespace, since, nil)
 	}
 	if err != nil {
-		return Page{}, fmt.Errorf("list closed workflows: %w", err)
-	}
-	result := Page{Next: response.GetNextPageToken(), Runs: map[string]string{}}
-	for _, info := range response.GetExecutions() {
-		if closed := info.GetCloseTime().AsTime(); closed.After(result.Newest) {
-			result.Newest = closed
-		}
-		id, ours := ExecutionID(info.GetExecution().GetWorkflowId())
-		if ours && info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW {
-			result.ExecutionIDs = append(result.ExecutionIDs, id)
-			if isOurs(info, id) {
-				result.Runs[id] = info.GetExecution().GetRunId()
-			}
-		}
+		return Page{}, fmt.Errorf("list what has closed: %w", err)
 	}
 	return result, nil
+}
+
+// closedWorkflows reads a page of workflows.
+func (t *Client) closedWorkflows(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest,
+	page *Page) error {
+	response, err := t.Service.ListWorkflowExecutions(ctx, request)
+	page.Next = response.GetNextPageToken()
+	for _, info := range response.GetExecutions() {
+		if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW {
+			page.saw(info.GetCloseTime().AsTime())
+			continue
+		}
+		id := page.add(info.GetExecution().GetWorkflowId(), info.GetCloseTime().AsTime())
+		if id != "" && isOurs(info, id) {
+			page.Runs[id] = info.GetExecution().GetRunId()
+		}
+	}
+	return err
+}
+
+// closedActivities reads a page of activities. The list does not tell whose they are.
+func (t *Client) closedActivities(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest,
+	page *Page) error {
+	response, err := t.Service.ListActivityExecutions(ctx, &workflowservice.ListActivityExecutionsRequest{
+		Namespace: request.GetNamespace(), PageSize: request.GetPageSize(), NextPageToken: request.GetNextPageToken(),
+		Query: request.GetQuery(),
+	})
+	page.Next = response.GetNextPageToken()
+	for _, info := range response.GetExecutions() {
+		page.add(info.GetActivityId(), info.GetCloseTime().AsTime())
+	}
+	return err
+}
+
+func (p *Page) saw(closed time.Time) {
+	if closed.After(p.Newest) {
+		p.Newest = closed
+	}
+}
+
+// add adds a closed workflow or activity, and returns the execution that its ID names, or "".
+func (p *Page) add(workflowID string, closed time.Time) (executionID string) {
+	p.saw(closed)
+	id, ours := ExecutionID(workflowID)
+	if !ours {
+		return ""
+	}
+	p.ExecutionIDs = append(p.ExecutionIDs, id)
+	return id
 }
 
 // Look reports whether the execution's last run has closed, and how. The last run is the newest one under the workflow
 // ID, unless that run is not ours because the ID was reused after our workflow ended.
 func (t *Client) Look(ctx context.Context, execution Execution) (end End, ended bool, err error) {
-	info, err := t.newest(ctx, execution)
+	if execution.Kind == Activity {
+		return t.activityEnd(ctx, execution, false)
+	}
+	newest, err := t.newest(ctx, execution)
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
-		return gone, true, nil
+		return goneFrom(Workflow), true, nil
 	case err != nil:
 		return End{}, false, err
-	case !isOurs(info, execution.ID):
+	case !newest.ours:
 		return t.follow(ctx, execution, t.closed)
-	case isOpen(info):
+	case newest.open:
 		return End{}, false, nil
 	}
-	execution.RunID = info.GetExecution().GetRunId()
+	execution.RunID = newest.id
 	return t.follow(ctx, execution, t.closed)
 }
 
 // Ended reports whether the chain of runs that starts at execution.RunID has closed, and how. If RunID is empty, it
 // behaves like Look.
 func (t *Client) Ended(ctx context.Context, execution Execution) (end End, ended bool, err error) {
-	if execution.RunID == "" {
+	if execution.RunID == "" || execution.Kind == Activity {
 		return t.Look(ctx, execution)
 	}
 	return t.follow(ctx, execution, t.closed)
 }
 
-// newest returns the newest run under the execution's workflow ID.
-func (t *Client) newest(ctx context.Context, execution Execution) (*workflowpb.WorkflowExecutionInfo, error) {
-	response, err := t.describe(ctx, execution)
-	return response.GetWorkflowExecutionInfo(), err
+// run is a run of a workflow or an activity.
+type run struct {
+	id, first   string // first is the first run's ID, or empty
+	open, ours  bool   // ours: pgdispatch started it for the execution
+	taskAttempt int    // of the pending workflow task; zero if there is none
 }
 
-// describe describes the newest run under the execution's workflow ID.
-func (t *Client) describe(ctx context.Context,
-	execution Execution) (response *workflowservice.DescribeWorkflowExecutionResponse, err error) {
-	err = bounded(ctx, func(ctx context.Context) (err error) {
+// newest returns the newest run under the execution's ID.
+func (t *Client) newest(ctx context.Context, execution Execution) (run, error) {
+	if execution.Kind == Activity {
+		response, err := t.describeActivity(ctx, Execution{ID: execution.ID, Namespace: execution.Namespace})
+		return runOf(response.GetInfo(), execution.ID), err
+	}
+	var response *workflowservice.DescribeWorkflowExecutionResponse
+	err := bounded(ctx, func(ctx context.Context) (err error) {
 		response, err = t.Service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
 			Namespace: t.namespace(execution.Namespace),
 			Execution: &commonpb.WorkflowExecution{WorkflowId: WorkflowID(execution.ID)},
@@ -116,27 +165,30 @@ func (t *Client) describe(ctx context.Context,
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("describe workflow: %w", err)
+		return run{}, fmt.Errorf("describe workflow: %w", err)
 	}
-	return response, nil
-}
-
-func isOpen(info *workflowpb.WorkflowExecutionInfo) bool {
-	return info.GetCloseTime() == nil
+	info := response.GetWorkflowExecutionInfo()
+	return run{id: info.GetExecution().GetRunId(), first: info.GetFirstRunId(), open: info.GetCloseTime() == nil,
+		ours: isOurs(info, execution.ID), taskAttempt: int(response.GetPendingWorkflowTask().GetAttempt())}, nil
 }
 
 // TaskQueue identifies a task queue.
 type TaskQueue struct {
 	Namespace string // empty means the client's
 	Name      string
+	Kind      Kind `db:"-"` // of the tasks that are polled for
 }
 
-// Polled reports whether a worker has polled the task queue for workflow tasks within the last minutes.
+// Polled reports whether a worker has polled the task queue for tasks of its kind within the last minutes.
 func (t *Client) Polled(ctx context.Context, queue TaskQueue) (polled bool, err error) {
+	tasks := enumspb.TASK_QUEUE_TYPE_WORKFLOW
+	if queue.Kind == Activity {
+		tasks = enumspb.TASK_QUEUE_TYPE_ACTIVITY
+	}
 	err = bounded(ctx, func(ctx context.Context) error {
 		response, err := t.Service.DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 			Namespace: t.namespace(queue.Namespace), TaskQueue: &taskqueuepb.TaskQueue{Name: queue.Name},
-			TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
+			TaskQueueType: tasks,
 		})
 		polled = len(response.GetPollers()) > 0
 		return err
@@ -150,15 +202,15 @@ func (t *Client) Polled(ctx context.Context, queue TaskQueue) (polled bool, err 
 // TaskAttempt returns the attempt of the pending workflow task in the execution's newest run. Zero means that there is
 // none.
 func (t *Client) TaskAttempt(ctx context.Context, execution Execution) (int, error) {
-	response, err := t.describe(ctx, execution)
+	newest, err := t.newest(ctx, execution)
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
 		return 0, nil
 	case err != nil:
 		return 0, err
-	case !isOurs(response.GetWorkflowExecutionInfo(), execution.ID):
+	case !newest.ours:
 		return 0, nil
 	}
-	return int(response.GetPendingWorkflowTask().GetAttempt()), nil
+	return newest.taskAttempt, nil
 }

@@ -73,7 +73,7 @@ func TestLookFindsThatAWorkflowIsGone(t *testing.T) {
 	t.Parallel()
 	end, ended := look(t, &fakeService{})
 	require.True(t, ended)
-	require.Equal(t, gone, end)
+	require.Equal(t, goneFrom(Workflow), end)
 
 	service := &fakeService{newest: described("", "", true), describe: serviceerror.NewUnavailable("connection refused")}
 	_, ended, err := (&Client{Service: service}).Look(t.Context(), Execution{ID: "e1"})
@@ -140,7 +140,7 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 	}}
 	waiter := &Client{Service: service, Namespace: "shop"}
 	for range 2 {
-		page, err := waiter.Closed(t.Context(), "", since, nil) // the waiter's own namespace
+		page, err := waiter.Closed(t.Context(), Workflow, "", since, nil) // the waiter's own namespace
 		require.NoError(t, err)
 		require.Equal(t,
 			Page{ExecutionIDs: []string{id}, Runs: map[string]string{id: "run-2"}, Newest: late, Next: []byte("2")}, page)

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// options are the start options of an item: how Temporal is to start its workflow. The identity of the workflow is not
-// among them. The database has checked them: see sql/client/check.sql.
+// options are the start options of an item: how Temporal is to start its workflow or activity. Its identity is not
+// among them. The database has checked them, and that its kind has them: see sql/client/check.sql.
 type options struct {
 	RetryPolicy *struct {
 		InitialInterval        duration `json:"initial_interval"`
@@ -28,6 +28,10 @@ type options struct {
 	} `json:"retry_policy"`
 	RunTimeout       duration                   `json:"workflow_run_timeout"`
 	TaskTimeout      duration                   `json:"workflow_task_timeout"`
+	ScheduleToClose  duration                   `json:"schedule_to_close_timeout"`
+	ScheduleToStart  duration                   `json:"schedule_to_start_timeout"`
+	StartToClose     duration                   `json:"start_to_close_timeout"`
+	Heartbeat        duration                   `json:"heartbeat_timeout"`
 	SearchAttributes map[string]json.RawMessage `json:"search_attributes"`
 	Memo             map[string]json.RawMessage `json:"memo"`
 	Priority         *struct {
@@ -72,7 +76,7 @@ func (d duration) proto() *durationpb.Duration {
 }
 
 // applyOptions adds start options to a request.
-func applyOptions(request *workflowservice.StartWorkflowExecutionRequest, text []byte) error {
+func applyOptions(request order, text []byte) error {
 	if len(text) == 0 {
 		return nil
 	}
@@ -99,7 +103,11 @@ func applyOptions(request *workflowservice.StartWorkflowExecutionRequest, text [
 	if o.TaskQueue != "" {
 		request.TaskQueue.Name = o.TaskQueue
 	}
-	o.addPolicies(request)
+	if a := request.activity; a != nil {
+		a.ScheduleToCloseTimeout, a.ScheduleToStartTimeout = o.ScheduleToClose.proto(), o.ScheduleToStart.proto()
+		a.StartToCloseTimeout, a.HeartbeatTimeout = o.StartToClose.proto(), o.Heartbeat.proto()
+	}
+	o.addPolicies(request.StartWorkflowExecutionRequest)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc/codes"
 )
 
 // SignalTimeout limits Signal. It must be shorter than the lease that next_signals gives.
@@ -76,17 +77,17 @@ func (t *Client) Signal(ctx context.Context, signal Signal) (continues string, e
 
 // first returns the first run of a workflow, or ErrEnded if there is none.
 func (t *Client) first(ctx context.Context, signal Signal) (string, error) {
-	info, err := t.newest(ctx, Execution{ID: signal.ExecutionID, Namespace: signal.Namespace})
+	newest, err := t.newest(ctx, Execution{ID: signal.ExecutionID, Namespace: signal.Namespace})
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
 		return "", ErrEnded
 	case err != nil:
 		return "", err
-	case !isOurs(info, signal.ExecutionID):
+	case !newest.ours:
 		return "", ErrEnded
 	}
-	return cmp.Or(info.GetFirstRunId(), info.GetExecution().GetRunId()), nil
+	return cmp.Or(newest.first, newest.id), nil
 }
 
 // continues returns the run to try after the signalled run, which has closed, or ErrEnded if there is none.
@@ -97,15 +98,15 @@ func (t *Client) continues(ctx context.Context, signal Signal) (string, error) {
 			return next, err
 		}
 	}
-	info, err := t.newest(ctx, execution)
+	newest, err := t.newest(ctx, execution)
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
 		return "", ErrEnded // deleted, or its retention has expired
 	case err != nil:
 		return "", err
-	case isOurs(info, signal.ExecutionID) && isOpen(info) && info.GetExecution().GetRunId() != signal.RunID:
-		return info.GetExecution().GetRunId(), nil
+	case newest.ours && newest.open && newest.id != signal.RunID:
+		return newest.id, nil
 	}
 	_, ended, err := t.Look(ctx, execution) // the run may have been reset just now
 	if err == nil {
@@ -137,10 +138,11 @@ func (t *Client) successor(ctx context.Context, closed Execution) (string, error
 	return next, err
 }
 
-// Stop is a request to stop an execution's workflow.
+// Stop is a request to stop an execution's workflow or activity.
 type Stop struct {
 	ExecutionID string
 	Namespace   string // of its workflow; empty means the client's
+	Kind        Kind   `db:"-"`
 	How         string // CANCEL or TERMINATE
 	Reason      string
 	RequestedBy string
@@ -149,42 +151,51 @@ type Stop struct {
 // ErrNotOpen means that the newest run is closed or unknown. Its end, or a new run, will be seen shortly.
 var ErrNotOpen = errors.New("workflow is not open")
 
-// Stop asks Temporal to cancel or terminate the open run of an execution's workflow. It may be called repeatedly: a
-// cancellation has a request ID, and a terminated run is no longer open.
+// Stop asks Temporal to cancel or terminate the open run of an execution. It may be called repeatedly: a cancellation
+// has a request ID, and a terminated run is no longer open.
 func (t *Client) Stop(ctx context.Context, stop Stop) error {
-	info, err := t.newest(ctx, Execution{ID: stop.ExecutionID, Namespace: stop.Namespace})
+	newest, err := t.newest(ctx, Execution{ID: stop.ExecutionID, Namespace: stop.Namespace, Kind: stop.Kind})
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
 		return ErrNotOpen
 	case err != nil:
 		return err
-	case !isOurs(info, stop.ExecutionID):
-		return errors.New("workflow was not started by pgdispatch")
-	case !isOpen(info):
+	case !newest.ours:
+		return fmt.Errorf("%s was not started by pgdispatch", stop.Kind)
+	case !newest.open:
 		return ErrNotOpen
 	}
-	namespace := t.namespace(stop.Namespace)
-	run := &commonpb.WorkflowExecution{WorkflowId: WorkflowID(stop.ExecutionID), RunId: info.GetExecution().GetRunId()}
-	err = bounded(ctx, func(ctx context.Context) (err error) {
-		if stop.How == "TERMINATE" {
-			_, err = t.Service.TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
-				Namespace: namespace, WorkflowExecution: run, Reason: stop.Reason, Identity: stop.RequestedBy,
-			})
-			return err
-		}
-		_, err = t.Service.RequestCancelWorkflowExecution(ctx, &workflowservice.RequestCancelWorkflowExecutionRequest{
-			Namespace: namespace, WorkflowExecution: run, RequestId: stop.ExecutionID, Reason: stop.Reason,
-			Identity: stop.RequestedBy,
-		})
-		return err
-	})
+	ask := t.stopWorkflow
+	if stop.Kind == Activity {
+		ask = t.stopActivity
+	}
+	err = bounded(ctx, func(ctx context.Context) (err error) { return ask(ctx, stop, newest.id) })
 	var before *serviceerror.CancellationAlreadyRequested
 	switch {
 	case err == nil, errors.As(err, &before):
 		return nil
 	case errors.As(err, &notFound):
 		return ErrNotOpen // closed meanwhile, or continued in another run
+	case Code(err) == codes.FailedPrecondition && stop.Kind == Activity:
+		return nil // closed meanwhile, or its cancellation was requested before
 	}
 	return fmt.Errorf("ask Temporal: %w", err)
+}
+
+// stopWorkflow asks Temporal to cancel or terminate a workflow's run.
+func (t *Client) stopWorkflow(ctx context.Context, stop Stop, runID string) error {
+	namespace := t.namespace(stop.Namespace)
+	run := &commonpb.WorkflowExecution{WorkflowId: WorkflowID(stop.ExecutionID), RunId: runID}
+	if stop.How == "TERMINATE" {
+		_, err := t.Service.TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
+			Namespace: namespace, WorkflowExecution: run, Reason: stop.Reason, Identity: stop.RequestedBy,
+		})
+		return err
+	}
+	_, err := t.Service.RequestCancelWorkflowExecution(ctx, &workflowservice.RequestCancelWorkflowExecutionRequest{
+		Namespace: namespace, WorkflowExecution: run, RequestId: stop.ExecutionID, Reason: stop.Reason,
+		Identity: stop.RequestedBy,
+	})
+	return err
 }

@@ -35,14 +35,15 @@ const (
 // ErrForeign reports that the workflow ID is in use by a workflow that pgdispatch did not start.
 var ErrForeign = errors.New("workflow ID is used by a workflow that pgdispatch did not start")
 
-// Start is a request to start an item's workflow.
+// Start is a request to start an item's workflow, or its activity.
 type Start struct {
 	ExecutionID string
 	Namespace   string // empty means the client's
+	Kind        Kind
 
-	WorkflowType     string
+	WorkflowType     string // or the activity's type
 	TaskQueue        string
-	ExecutionTimeout time.Duration // zero means no timeout
+	ExecutionTimeout time.Duration // zero means no timeout; for an activity the schedule-to-close timeout
 	Traceparent      string        // empty if there is none
 	Options          []byte        // a JSON object: see options.go; nil if there are none
 
@@ -71,53 +72,54 @@ func (t *Client) Start(ctx context.Context, start Start) (string, error) {
 	if err := t.mayForget(ctx, start); err != nil {
 		return "", err
 	}
-	if err := t.encodeStart(ctx, request); err != nil {
+	if err := t.encodeStart(ctx, request.StartWorkflowExecutionRequest); err != nil {
 		return "", err
 	}
 	var wire wire
-	response, err := t.sendWithCallback(ctx, request, start.ExecutionID, &wire)
-	var started *serviceerror.WorkflowExecutionAlreadyStarted
+	runID, err := t.sendWithCallback(ctx, request, start.ExecutionID, &wire)
+	existing, requestID, exists := startedBy(err)
 	switch {
 	case err == nil:
-		return response.GetRunId(), nil
-	case errors.As(err, &started) && started.StartRequestId == request.RequestId:
-		return started.RunId, nil
+		return runID, nil
+	case exists && requestID == request.RequestId:
+		return existing, nil
 	case Code(err) == codes.AlreadyExists:
 		// A run that continued ours has a different request ID, and so does another client's run. Or the answer lacks
 		// the ID.
-		runID, found, err := t.Find(ctx, Execution{ID: start.ExecutionID, Namespace: start.Namespace})
+		runID, found, err := t.Find(ctx, Execution{ID: start.ExecutionID, Namespace: start.Namespace, Kind: start.Kind})
 		if err == nil && !found {
 			err = As(engine.Permanent, fmt.Errorf("%w: %s", ErrForeign, request.WorkflowId))
 		}
 		return runID, err
 	case wire.unused():
-		return "", As(engine.Unreached, fmt.Errorf("start workflow: %w", err))
+		return "", As(engine.Unreached, fmt.Errorf("start %s: %w", start.Kind, err))
 	default:
-		return "", fmt.Errorf("start workflow: %w", err)
+		return "", fmt.Errorf("start %s: %w", start.Kind, err)
 	}
 }
 
 // sendWithCallback sends a start with a callback, or without one while Temporal refuses callbacks. It does not parse
-// error texts: if the request succeeds without the callback, the callback was the reason for the refusal.
-func (t *Client) sendWithCallback(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest,
-	executionID string, wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
-	if t.Callback == nil || !t.Callback.wanted() {
+// error texts: if the request succeeds without the callback, the callback was the reason for the refusal. An activity
+// has none: Temporal refuses them for activities by default.
+func (t *Client) sendWithCallback(ctx context.Context, request order, executionID string,
+	wire *wire) (runID string, err error) {
+	if request.activity != nil || t.Callback == nil || !t.Callback.wanted() {
 		return t.send(ctx, request, wire)
 	}
 	request.CompletionCallbacks = t.Callback.request(executionID, request.GetNamespace())
-	response, refusal := t.send(ctx, request, wire)
+	runID, refusal := t.send(ctx, request, wire)
 	if !isRefusal(refusal) {
 		if refusal == nil {
 			t.Callback.taken(ctx)
 		}
-		return response, refusal
+		return runID, refusal
 	}
 	request.CompletionCallbacks = nil
-	response, err := t.send(ctx, request, wire)
+	runID, err = t.send(ctx, request, wire)
 	if err == nil {
 		t.Callback.refuse(ctx, refusal)
 	}
-	return response, err
+	return runID, err
 }
 
 // wire records whether a call had a connection to be sent on. A call without one was not carried out, whatever its
@@ -136,48 +138,40 @@ func (w *wire) unused() bool { return w.ended.Load() && w.peer.Addr == nil }
 
 // send sends a start, compressed if it is large and no codec has encoded it. If compression is not supported, for
 // example by a proxy, it resends uncompressed, so that one large item does not stop the others.
-func (t *Client) send(ctx context.Context, request *workflowservice.StartWorkflowExecutionRequest,
-	wire *wire) (*workflowservice.StartWorkflowExecutionResponse, error) {
+func (t *Client) send(ctx context.Context, request order, wire *wire) (runID string, err error) {
 	large := t.Codec == nil && inputBytes(request.GetInput().GetPayloads()) > compressAbove
 	if !large || t.uncompressed.Load() {
-		return t.Service.StartWorkflowExecution(ctx, request, wire.options()...)
+		return t.post(ctx, request, wire.options()...)
 	}
-	response, err := t.Service.StartWorkflowExecution(ctx, request,
-		append(wire.options(), grpc.UseCompressor(gzip.Name))...)
+	runID, err = t.post(ctx, request, append(wire.options(), grpc.UseCompressor(gzip.Name))...)
 	if Code(err) != codes.Unimplemented {
-		return response, err
+		return runID, err
 	}
-	response, err = t.Service.StartWorkflowExecution(ctx, request, wire.options()...)
+	runID, err = t.post(ctx, request, wire.options()...)
 	if err == nil {
 		t.uncompressed.Store(true)
 	}
-	return response, err
+	return runID, err
 }
 
 // Find looks for an execution's workflow without starting it. found is false if there is none, or only one that
 // pgdispatch did not start for this execution.
 func (t *Client) Find(ctx context.Context, execution Execution) (runID string, found bool, err error) {
-	response, err := t.Service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
-		Namespace: t.namespace(execution.Namespace),
-		Execution: &commonpb.WorkflowExecution{WorkflowId: WorkflowID(execution.ID)},
-	})
+	newest, err := t.newest(ctx, execution)
 	var notFound *serviceerror.NotFound
 	if errors.As(err, &notFound) {
 		return "", false, nil
 	}
-	if err != nil {
-		return "", false, fmt.Errorf("describe workflow: %w", err)
-	}
-	info := response.GetWorkflowExecutionInfo()
-	return info.GetExecution().GetRunId(), isOurs(info, execution.ID), nil
+	return newest.id, newest.ours, err
 }
 
-func (t *Client) request(start Start) (*workflowservice.StartWorkflowExecutionRequest, error) {
+// request returns the request for an item.
+func (t *Client) request(start Start) (order, error) {
 	input, err := arguments(start)
 	if err != nil {
-		return nil, err
+		return order{}, err
 	}
-	request := &workflowservice.StartWorkflowExecutionRequest{
+	request := order{StartWorkflowExecutionRequest: &workflowservice.StartWorkflowExecutionRequest{
 		Namespace:                t.namespace(start.Namespace),
 		WorkflowId:               WorkflowID(start.ExecutionID),
 		WorkflowType:             &commonpb.WorkflowType{Name: start.WorkflowType},
@@ -188,6 +182,13 @@ func (t *Client) request(start Start) (*workflowservice.StartWorkflowExecutionRe
 		WorkflowIdReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowIdConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		Memo:                     memo(start.ExecutionID),
+	}}
+	switch start.Kind {
+	case Workflow, "":
+	case Activity:
+		request.activity = &workflowservice.StartActivityExecutionRequest{}
+	default:
+		return order{}, fmt.Errorf("the definition's kind is %q, which this replica does not know: upgrade it", start.Kind)
 	}
 	if start.ExecutionTimeout > 0 {
 		request.WorkflowExecutionTimeout = durationpb.New(start.ExecutionTimeout.Truncate(time.Millisecond))
@@ -196,7 +197,7 @@ func (t *Client) request(start Start) (*workflowservice.StartWorkflowExecutionRe
 		carrier := append(appendString([]byte(`{"traceparent":`), start.Traceparent), '}')
 		request.Header = &commonpb.Header{Fields: map[string]*commonpb.Payload{traceHeader: jsonPayload(carrier)}}
 	}
-	addIDs(request, start)
+	addIDs(request.StartWorkflowExecutionRequest, start)
 	return request, applyOptions(request, start.Options)
 }
 

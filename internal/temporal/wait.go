@@ -17,6 +17,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
 )
 
 // pollTimeout limits one long poll. The server answers an empty poll every 20 s, so a poll that takes longer has lost
@@ -34,6 +35,10 @@ type End struct {
 // rescheduled by cron. An execution that Temporal does not know (any more) counts as ended, because nothing else would
 // free its slot.
 func (t *Client) Wait(ctx context.Context, execution Execution) (End, error) {
+	if execution.Kind == Activity {
+		end, _, err := t.activityEnd(ctx, execution, true)
+		return end, err
+	}
 	end, _, err := t.follow(ctx, execution, t.closeEvent)
 	return end, err
 }
@@ -47,7 +52,7 @@ func (t *Client) follow(ctx context.Context, execution Execution,
 		event, err := closeEvent(ctx, execution)
 		var notFound *serviceerror.NotFound
 		if errors.As(err, &notFound) {
-			return gone, true, nil
+			return goneFrom(Workflow), true, nil
 		}
 		if err != nil {
 			return End{}, false, fmt.Errorf("wait for close event: %w", err)
@@ -55,7 +60,8 @@ func (t *Client) follow(ctx context.Context, execution Execution,
 		if event == nil {
 			return End{}, false, nil
 		}
-		if err := t.decodeClose(ctx, execution, event); err != nil {
+		if err := t.decode(ctx, execution, event.GetWorkflowExecutionCompletedEventAttributes().GetResult(),
+			event.GetWorkflowExecutionFailedEventAttributes().GetFailure()); err != nil {
 			return End{}, false, err
 		}
 		end, next, err := read(event)
@@ -112,17 +118,17 @@ func (t *Client) resetTo(ctx context.Context, terminated Execution, reset bool) 
 }
 
 func (t *Client) goesOn(ctx context.Context, terminated Execution) (string, error) {
-	info, err := t.newest(ctx, terminated)
+	newest, err := t.newest(ctx, terminated)
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
 		return "", nil
 	case err != nil:
 		return "", err
-	case !isOurs(info, terminated.ID) || info.GetExecution().GetRunId() == terminated.RunID:
+	case !newest.ours || newest.id == terminated.RunID:
 		return "", nil
 	}
-	return info.GetExecution().GetRunId(), nil
+	return newest.id, nil
 }
 
 // closeEvent long-polls until the run closes, and returns its close event.
@@ -130,7 +136,7 @@ func (t *Client) closeEvent(ctx context.Context, execution Execution) (*historyp
 	request := t.closeRequest(execution)
 	request.WaitNewEvent = true
 	for {
-		response, err := t.poll(ctx, request)
+		response, err := poll(ctx, request, t.Service.GetWorkflowExecutionHistory)
 		if err != nil {
 			return nil, err
 		}
@@ -168,12 +174,12 @@ func last(response *workflowservice.GetWorkflowExecutionHistoryResponse) *histor
 	return nil
 }
 
-func (t *Client) poll(ctx context.Context,
-	request *workflowservice.GetWorkflowExecutionHistoryRequest) (*workflowservice.GetWorkflowExecutionHistoryResponse,
-	error) {
+// poll makes one long poll.
+func poll[Q, A any](ctx context.Context, request Q,
+	ask func(context.Context, Q, ...grpc.CallOption) (A, error)) (A, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pollTimeout, fmt.Errorf("long poll timed out after %s", pollTimeout))
 	defer cancel()
-	response, err := t.Service.GetWorkflowExecutionHistory(ctx, request)
+	response, err := ask(ctx, request)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
@@ -197,12 +203,17 @@ func read(event *historypb.HistoryEvent) (end End, next string, err error) {
 		return End{Outcome: "CANCELED", Reason: "workflow was cancelled"}, "", nil
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
 		why := event.GetWorkflowExecutionTerminatedEventAttributes().GetReason()
-		return End{Outcome: "TERMINATED", Reason: strings.TrimSuffix("workflow was terminated: "+why, ": ")}, "", nil
+		return End{Outcome: "TERMINATED", Reason: whyTerminated(Workflow, why)}, "", nil
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
 		return End{}, event.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId(), nil
 	default:
 		return End{}, "", fmt.Errorf("read close event: type %s does not close a workflow", event.GetEventType())
 	}
+}
+
+// whyTerminated returns the reason of a termination, which may have one.
+func whyTerminated(kind Kind, why string) string {
+	return strings.TrimSuffix(kind.String()+" was terminated: "+why, ": ")
 }
 
 const (

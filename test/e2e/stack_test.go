@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	temporallog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
@@ -54,6 +55,9 @@ func newStackOn(t testing.TB, url string) *stack {
 	w := worker.New(s.client, s.queue, worker.Options{})
 	for name, function := range workflows {
 		w.RegisterWorkflowWithOptions(function, workflow.RegisterOptions{Name: name})
+	}
+	for name, function := range activities {
+		w.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 	}
 	require.NoError(t, w.Start())
 	t.Cleanup(w.Stop)

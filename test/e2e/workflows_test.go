@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 )
@@ -74,6 +76,31 @@ var workflows = map[string]any{
 	"Work": func(ctx workflow.Context, _ input) error {
 		_, err := workflow.AwaitWithTimeout(ctx, time.Second, func() bool { return false })
 		return err
+	},
+}
+
+// activities are the test worker's activities by type.
+var activities = map[string]any{
+	// Pass returns its arguments.
+	"Pass": func(_ context.Context, in json.RawMessage) (json.RawMessage, error) { return in, nil },
+	"Break": func(context.Context, json.RawMessage) error {
+		return temporal.NewApplicationError("the oven is cold", "Oven", errors.New("no gas"))
+	},
+	// Hang ends when it is cancelled, of which only heartbeats tell.
+	"Hang": func(ctx context.Context, _ json.RawMessage) error {
+		<-ctx.Done()
+		return ctx.Err()
+	},
+	// Beat does the same, and sends heartbeats.
+	"Beat": func(ctx context.Context, _ json.RawMessage) error {
+		for {
+			activity.RecordHeartbeat(ctx)
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
 	},
 }
 

@@ -1,0 +1,276 @@
+package temporal
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/stretchr/testify/require"
+	activitypb "go.temporal.io/api/activity/v1"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
+	"go.temporal.io/api/serviceerror"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// activityService has one activity, and records the requests.
+type activityService struct {
+	Service // no workflows
+
+	answer  error // to every request but a description
+	info    *activitypb.ActivityExecutionInfo
+	outcome *activitypb.ActivityExecutionOutcome
+	empty   int // how many polls come before the outcome
+	started []*workflowservice.StartActivityExecutionRequest
+	polls   []*workflowservice.PollActivityExecutionRequest
+	lists   []*workflowservice.ListActivityExecutionsRequest
+	stops   []string
+}
+
+func (f *activityService) StartActivityExecution(_ context.Context, r *workflowservice.StartActivityExecutionRequest,
+	_ ...grpc.CallOption) (*workflowservice.StartActivityExecutionResponse, error) {
+	f.started = append(f.started, proto.CloneOf(r))
+	return &workflowservice.StartActivityExecutionResponse{RunId: "run"}, f.answer
+}
+
+func (f *activityService) DescribeActivityExecution(context.Context, *workflowservice.DescribeActivityExecutionRequest,
+	...grpc.CallOption) (*workflowservice.DescribeActivityExecutionResponse, error) {
+	if f.info == nil {
+		return nil, serviceerror.NewNotFound("activity not found")
+	}
+	return &workflowservice.DescribeActivityExecutionResponse{Info: f.info, Outcome: f.outcome}, nil
+}
+
+func (f *activityService) PollActivityExecution(_ context.Context, r *workflowservice.PollActivityExecutionRequest,
+	_ ...grpc.CallOption) (*workflowservice.PollActivityExecutionResponse, error) {
+	f.polls = append(f.polls, proto.CloneOf(r))
+	if len(f.polls) <= f.empty {
+		return &workflowservice.PollActivityExecutionResponse{}, nil
+	}
+	return &workflowservice.PollActivityExecutionResponse{Outcome: f.outcome}, f.answer
+}
+
+func (f *activityService) ListActivityExecutions(_ context.Context, r *workflowservice.ListActivityExecutionsRequest,
+	_ ...grpc.CallOption) (*workflowservice.ListActivityExecutionsResponse, error) {
+	f.lists = append(f.lists, proto.CloneOf(r))
+	closed := timestamppb.New(time.Date(2026, 8, 1, 10, 5, 0, 0, time.UTC))
+	return &workflowservice.ListActivityExecutionsResponse{NextPageToken: []byte("2"),
+		Executions: []*activitypb.ActivityExecutionListInfo{{ActivityId: "somebody else's", CloseTime: closed},
+			{ActivityId: "execution-" + anItem().ExecutionID, RunId: "run", CloseTime: closed}}}, f.answer
+}
+
+func (f *activityService) TerminateActivityExecution(_ context.Context,
+	r *workflowservice.TerminateActivityExecutionRequest,
+	_ ...grpc.CallOption) (*workflowservice.TerminateActivityExecutionResponse, error) {
+	f.stops = append(f.stops, fmt.Sprintf("terminate %s by %s: %s (%s)", r.RunId, r.Identity, r.Reason, r.RequestId))
+	return nil, f.answer
+}
+
+func (f *activityService) RequestCancelActivityExecution(_ context.Context,
+	r *workflowservice.RequestCancelActivityExecutionRequest,
+	_ ...grpc.CallOption) (*workflowservice.RequestCancelActivityExecutionResponse, error) {
+	f.stops = append(f.stops, fmt.Sprintf("cancel %s by %s: %s (%s)", r.RunId, r.Identity, r.Reason, r.RequestId))
+	return nil, f.answer
+}
+
+func (f *activityService) DescribeTaskQueue(_ context.Context, r *workflowservice.DescribeTaskQueueRequest,
+	_ ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error) {
+	if r.TaskQueueType != enumspb.TASK_QUEUE_TYPE_ACTIVITY {
+		return &workflowservice.DescribeTaskQueueResponse{}, nil
+	}
+	return &workflowservice.DescribeTaskQueueResponse{Pollers: []*taskqueuepb.PollerInfo{{}}}, nil
+}
+
+func anActivity() Start {
+	start := anItem()
+	start.Kind = Activity
+	return start
+}
+
+// describedActivity is an activity whose header names an execution.
+func describedActivity(runID, executionID string, open bool) *activitypb.ActivityExecutionInfo {
+	info := &activitypb.ActivityExecutionInfo{RunId: runID, Header: &commonpb.Header{Fields: map[string]*commonpb.Payload{
+		idsHeader: jsonPayload([]byte(`{"executionId": "` + executionID + `"}`))}}}
+	if !open {
+		info.CloseTime = timestamppb.Now()
+	}
+	return info
+}
+
+func failedAs(failure *failurepb.Failure) *activitypb.ActivityExecutionOutcome {
+	return &activitypb.ActivityExecutionOutcome{Value: &activitypb.ActivityExecutionOutcome_Failure{Failure: failure}}
+}
+
+func resulted(payloads ...*commonpb.Payload) *activitypb.ActivityExecutionOutcome {
+	return &activitypb.ActivityExecutionOutcome{Value: &activitypb.ActivityExecutionOutcome_Result{
+		Result: &commonpb.Payloads{Payloads: payloads}}}
+}
+
+func TestAnItemOfAnActivityStartsItUnderTheSameIdentity(t *testing.T) {
+	t.Parallel()
+	service := &activityService{}
+	start := anActivity()
+	start.Options = []byte(`{"start_to_close_timeout": "30s", "heartbeat_timeout": "5s", "schedule_to_start_timeout": "1h",
+		"retry_policy": {"maximum_attempts": 3}, "priority": {"priority_key": 2}, "search_attributes": {"City": "Oslo"},
+		"static_summary": "pays", "task_queue": "bank"}`)
+	runID, err := (&Client{Service: service, Namespace: "shop", Identity: "replica_1",
+		Callback: &Callback{URL: "http://callbacks"}}).Start(t.Context(), start)
+	require.NoError(t, err)
+	require.Equal(t, "run", runID)
+	require.Len(t, service.started, 1)
+	r := service.started[0]
+	require.Equal(t, "shop execution-11111111-1111-4111-8111-111111111111 pgdispatch-11111111-1111-4111-8111-111111111111",
+		r.Namespace+" "+r.ActivityId+" "+r.RequestId)
+	require.Equal(t, enumspb.ACTIVITY_ID_REUSE_POLICY_REJECT_DUPLICATE, r.IdReusePolicy)
+	require.Equal(t, enumspb.ACTIVITY_ID_CONFLICT_POLICY_FAIL, r.IdConflictPolicy)
+	require.Equal(t, "Order bank replica_1", r.ActivityType.Name+" "+r.TaskQueue.Name+" "+r.Identity)
+	require.Equal(t, 90*time.Minute+time.Millisecond, r.ScheduleToCloseTimeout.AsDuration(), "the definition's timeout")
+	require.Equal(t, []time.Duration{time.Hour, 30 * time.Second, 5 * time.Second}, []time.Duration{
+		r.ScheduleToStartTimeout.AsDuration(), r.StartToCloseTimeout.AsDuration(), r.HeartbeatTimeout.AsDuration()})
+	require.Equal(t, int32(3), r.RetryPolicy.MaximumAttempts)
+	require.Equal(t, int32(2), r.Priority.PriorityKey)
+	require.Equal(t, `"Oslo"`, string(r.SearchAttributes.IndexedFields["City"].Data))
+	require.Equal(t, `"pays"`, string(r.UserMetadata.Summary.Data))
+	require.Contains(t, string(r.Input.Payloads[0].Data), `"params":{"order": 1}`, "the envelope")
+	require.Contains(t, string(r.Header.Fields[idsHeader].Data), `"executionId":"11111111-1111-4111-8111-111111111111"`)
+	require.Contains(t, r.Header.Fields, traceHeader)
+	require.Empty(t, r.CompletionCallbacks, "Temporal refuses them for activities")
+
+	start.Options = []byte(`{"schedule_to_close_timeout": "1m"}`)
+	_, err = (&Client{Service: service}).Start(t.Context(), start)
+	require.NoError(t, err)
+	require.Equal(t, time.Minute, service.started[1].ScheduleToCloseTimeout.AsDuration(), "its own comes first")
+}
+
+func TestARepeatedStartFindsItsActivityAndNoOther(t *testing.T) {
+	t.Parallel()
+	start := func(request string, described *activitypb.ActivityExecutionInfo) (string, error) {
+		service := &activityService{info: described,
+			answer: serviceerror.NewActivityExecutionAlreadyStarted("taken", request, "run-there")}
+		return (&Client{Service: service}).Start(t.Context(), anActivity())
+	}
+	id := anActivity().ExecutionID
+	runID, err := start(requestID(id), nil)
+	require.NoError(t, err)
+	require.Equal(t, "run-there", runID)
+	runID, err = start("", describedActivity("run-1", id, true))
+	require.NoError(t, err, "an answer without the request ID")
+	require.Equal(t, "run-1", runID)
+	_, err = start("another", describedActivity("run-1", "another execution", true))
+	require.ErrorIs(t, err, ErrForeign)
+	require.Equal(t, engine.Permanent, Classify(err))
+}
+
+func TestAServerWithoutActivitiesSaysNothingAboutWorkflows(t *testing.T) {
+	t.Parallel()
+	service := &activityService{answer: serviceerror.NewUnimplemented("Standalone activity is disabled")}
+	_, err := (&Client{Service: service}).Start(t.Context(), anActivity())
+	require.ErrorIs(t, err, ErrNoActivities)
+	require.Equal(t, engine.Blocked, Classify(err))
+	require.Contains(t, Remedy(err, "shop"), "Temporal 1.32")
+
+	unknown := anItem()
+	unknown.Kind = "nexus"
+	_, err = (&Client{Service: service}).Start(t.Context(), unknown)
+	require.ErrorContains(t, err, `kind is "nexus", which this replica does not know`)
+	require.Equal(t, engine.Permanent, Classify(err))
+}
+
+func TestTheEndOfAnActivityIsItsOutcome(t *testing.T) {
+	t.Parallel()
+	timeout := &failurepb.Failure{Message: "activity StartToClose timeout",
+		FailureInfo: &failurepb.Failure_TimeoutFailureInfo{TimeoutFailureInfo: &failurepb.TimeoutFailureInfo{}}}
+	twice := proto.CloneOf(timeout)
+	twice.Cause = timeout
+	for name, row := range map[string]struct {
+		outcome *activitypb.ActivityExecutionOutcome
+		want    End
+	}{
+		"result":    {resulted(jsonPayload([]byte(`{"a": 1}`))), End{Outcome: "COMPLETED", Result: `{"a": 1}`}},
+		"no result": {resulted(), End{Outcome: "COMPLETED"}},
+		"failure": {failedAs(&failurepb.Failure{Message: "declined", FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+			ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: "Bank"}}}),
+			End{Outcome: "FAILED", Reason: "declined (Bank)"}},
+		"timeout":       {failedAs(timeout), End{Outcome: "TIMED_OUT", Reason: "activity StartToClose timeout"}},
+		"timeout twice": {failedAs(twice), End{Outcome: "TIMED_OUT", Reason: "activity StartToClose timeout"}},
+		"cancelled": {failedAs(&failurepb.Failure{Message: "canceled",
+			FailureInfo: &failurepb.Failure_CanceledFailureInfo{CanceledFailureInfo: &failurepb.CanceledFailureInfo{}}}),
+			End{Outcome: "CANCELED", Reason: "activity was cancelled"}},
+		"terminated": {failedAs(&failurepb.Failure{Message: "enough",
+			FailureInfo: &failurepb.Failure_TerminatedFailureInfo{TerminatedFailureInfo: &failurepb.TerminatedFailureInfo{}}}),
+			End{Outcome: "TERMINATED", Reason: "activity was terminated: enough"}},
+	} {
+		service := &activityService{outcome: row.outcome, empty: 2, info: describedActivity("run-1", "e1", false)}
+		client, execution := &Client{Service: service}, Execution{ID: "e1", RunID: "run-1", Kind: Activity}
+		end, err := client.Wait(t.Context(), execution)
+		require.NoError(t, err)
+		require.Equal(t, row.want, end, name)
+		require.Len(t, service.polls, 3, "an empty answer is no end")
+		require.Equal(t, "run-1", service.polls[0].RunId)
+		end, ended, err := client.Ended(t.Context(), execution)
+		require.NoError(t, err)
+		require.True(t, ended)
+		require.Equal(t, row.want, end, name)
+	}
+}
+
+func TestAnActivityThatIsOpenAwayOrGone(t *testing.T) {
+	t.Parallel()
+	execution := Execution{ID: "e1", RunID: "run-1", Kind: Activity}
+	_, ended, err := (&Client{Service: &activityService{info: describedActivity("run-1", "e1", true)}}).
+		Look(t.Context(), execution)
+	require.NoError(t, err)
+	require.False(t, ended)
+	_, err = (&Client{Service: &activityService{answer: serviceerror.NewUnavailable("x")}}).Wait(t.Context(), execution)
+	require.ErrorIs(t, err, ErrAway)
+	end, err := (&Client{Service: &activityService{answer: serviceerror.NewNotFound("x")}}).Wait(t.Context(), execution)
+	require.NoError(t, err)
+	require.Equal(t, "activity is gone from Temporal: deleted, or its retention has expired", end.Reason)
+}
+
+func TestAnActivityIsStoppedOnlyIfItIsOurs(t *testing.T) {
+	t.Parallel()
+	stop := func(how string, service *activityService) error {
+		return (&Client{Service: service}).Stop(t.Context(),
+			Stop{ExecutionID: "e1", Kind: Activity, How: how, Reason: "enough", RequestedBy: "ann"})
+	}
+	service := &activityService{info: describedActivity("run-1", "e1", true)}
+	require.NoError(t, stop("CANCEL", service))
+	require.NoError(t, stop("TERMINATE", service))
+	require.Equal(t, []string{"cancel run-1 by ann: enough (e1)", "terminate run-1 by ann: enough (e1)"}, service.stops)
+	service.answer = serviceerror.NewFailedPrecondition("activity is in terminal state Completed")
+	require.NoError(t, stop("CANCEL", service))
+	require.ErrorIs(t, stop("CANCEL", &activityService{}), ErrNotOpen)
+	require.ErrorIs(t, stop("CANCEL", &activityService{info: describedActivity("run-1", "e1", false)}), ErrNotOpen)
+	require.EqualError(t, stop("CANCEL", &activityService{info: describedActivity("run-1", "e2", true)}),
+		"activity was not started by pgdispatch")
+}
+
+func TestClosedActivitiesAreListedLikeWorkflows(t *testing.T) {
+	t.Parallel()
+	service := &activityService{}
+	since := time.Date(2026, 8, 1, 10, 0, 0, 0, time.UTC)
+	page, err := (&Client{Service: service, Namespace: "shop"}).Closed(t.Context(), Activity, "", since, []byte("1"))
+	require.NoError(t, err)
+	require.Equal(t, Page{ExecutionIDs: []string{anItem().ExecutionID}, Runs: map[string]string{},
+		Newest: since.Add(5 * time.Minute), Next: []byte("2")}, page)
+	require.Equal(t, "CloseTime >= '2026-08-01T10:00:00Z' and ActivityId starts_with 'execution-'", service.lists[0].Query)
+	require.Equal(t, "shop 1", service.lists[0].Namespace+" "+string(service.lists[0].NextPageToken))
+}
+
+func TestAQueueOfActivitiesIsPolledForActivities(t *testing.T) {
+	t.Parallel()
+	client := &Client{Service: &activityService{}}
+	for kind, want := range map[Kind]bool{Activity: true, Workflow: false} {
+		polled, err := client.Polled(t.Context(), TaskQueue{Name: "orders", Kind: kind})
+		require.NoError(t, err)
+		require.Equal(t, want, polled)
+	}
+}
