@@ -274,3 +274,25 @@ func TestAQueueOfActivitiesIsPolledForActivities(t *testing.T) {
 		require.Equal(t, want, polled)
 	}
 }
+
+func TestAnActivityIsEncodedAndItsEndDecoded(t *testing.T) {
+	t.Parallel()
+	server, codec, _ := codecServer(t)
+	start := anActivity()
+	start.Params = []byte(`{"card": "4111-secret"}`)
+	start.Options = []byte(`{"static_summary": "summary-secret"}`)
+	service := &activityService{}
+	_, err := coded(service, codec).Start(t.Context(), start)
+	require.NoError(t, err)
+	wire, err := proto.Marshal(service.started[0])
+	require.NoError(t, err)
+	require.NotContains(t, string(wire), "secret")
+	require.Contains(t, string(service.started[0].Header.Fields[idsHeader].Data), start.ExecutionID, "IDs stay readable")
+
+	sealed, err := server.Codec.Encode([]*commonpb.Payload{jsonPayload([]byte(`{"total": 3}`))})
+	require.NoError(t, err)
+	end, err := coded(&activityService{outcome: resulted(sealed...)}, codec).
+		Wait(t.Context(), Execution{ID: "e1", Kind: Activity})
+	require.NoError(t, err)
+	require.Equal(t, End{Outcome: "COMPLETED", Result: `{"total": 3}`}, end)
+}

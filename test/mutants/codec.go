@@ -3,7 +3,7 @@ package main
 // encoding: nothing reaches Temporal that the codec server has not encoded, and its outage fails nothing.
 var encoding = []mutant{
 	{"the codec encodes starts", "a start is sent in clear",
-		[]edit{{"temporal.Client.Start", "if err := t.encodeStart(ctx, request); err != nil {",
+		[]edit{{"temporal.Client.Start", "if err := t.encodeStart(ctx, request.StartWorkflowExecutionRequest); err != nil {",
 			"if err := error(nil); err != nil {"}},
 		"./internal/temporal", "TestAStartIsEncodedExceptWhatTemporalMustRead"},
 	{"the codec encodes signals", "the argument of a signal is sent in clear",
@@ -15,7 +15,7 @@ var encoding = []mutant{
 		[]edit{{"temporal.Codec.Encode", "if isRefused(err) && c.Probe(ctx, namespace) == nil {", "if isRefused(err) {"}},
 		"./internal/temporal", "TestNothingIsSentThatTheCodecServerDoesNotEncode"},
 	{"ends wait for the codec", "an end is recorded without its result during an outage of the codec server",
-		[]edit{{"temporal.Client.decodeClose", "case errors.As(err, &away):", "case errors.As(err, &away) && false:"}},
+		[]edit{{"temporal.Client.decode", "case errors.As(err, &away):", "case errors.As(err, &away) && false:"}},
 		"./internal/temporal", "TestResultsAreDecoded"},
 	{"ends do not wait for what the codec refuses", "an execution whose result cannot be decoded never ends",
 		[]edit{{"temporal.Codec.Decode", "return c.call(ctx, namespace, codecDecode, payloads)",

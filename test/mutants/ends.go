@@ -112,7 +112,7 @@ var ends = []mutant{
 			"next_try_at = clock_timestamp() - least("}},
 		"./sql", "TestARequestIsGivenToOneReplicaAndAgainWhereThatDies"},
 	{"stops only our workflows", "any workflow that has the ID is terminated",
-		[]edit{{"temporal.Client.Stop", "case !isOurs(info, stop.ExecutionID):", "case false:"}},
+		[]edit{{"temporal.Client.Stop", "case !newest.ours:", "case false:"}},
 		"./internal/temporal", "TestStopAsksForNobodyElsesEnd"},
 	{"a reset is waited for", "a run that a reset terminated is the end if the next run is not visible yet",
 		[]edit{{"temporal.looksReset", "return attributes.GetIdentity() == resetterIdentity ||", "return false &&"}},

@@ -77,7 +77,7 @@ func all() []mutant {
 	var list []mutant
 	for _, part := range [][]mutant{
 		leases, clocks, limits, singles, bursts, keys, gathering,
-		memories, ambiguity, identity, gate, policy, ends, encoding, enqueuing, signals, roles, webPages,
+		memories, ambiguity, identity, activities, gate, policy, ends, encoding, enqueuing, signals, roles, webPages,
 		migrations,
 	} {
 		list = append(list, part...)

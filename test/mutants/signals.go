@@ -24,7 +24,7 @@ var signals = []mutant{
 		[]edit{{"temporal.Client.Signal", ", RunId: signal.RunID},", "},"}},
 		"./internal/temporal", "TestASignalGoesToOneRunWithItsOwnRequestID"},
 	{"a signal moves to our runs only", "a signal goes to any workflow that has the ID",
-		[]edit{{"temporal.Client.continues", "case isOurs(info, signal.ExecutionID) && isOpen(info)", "case isOpen(info)"}},
+		[]edit{{"temporal.Client.continues", "case newest.ours && newest.open", "case newest.open"}},
 		"./internal/temporal", "TestASignalToAClosedRunIsSentNowhereElse"},
 	{"only what was given up is sent again", "a signal that is open or delivered is sent twice",
 		[]edit{{"sql function resend_signal", "and s.state = 'GIVEN_UP' returning", "returning"}},
