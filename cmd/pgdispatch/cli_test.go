@@ -25,10 +25,14 @@ const cliPageHead = "# Commands\n\n" +
 	"## Shared flags\n\n" +
 	"Every command but `version` takes `--config`, `--database-url` and `--allow-insecure-database`; those that reach\n" +
 	"Temporal also take the [settings](settings.md#replica) for that. All but `%s`\n" +
-	"take `--output`, and those that change something `--by`. *Also* names the other shared flags of a command.\n\n" +
+	"take `--output`, and those that change something `--by`. *Also* names the other shared flags of a command;\n" +
+	"*filters* are `--%s`.\n\n" +
 	"```text\n%s```\n\n" +
 	"Commands of `items` share:\n\n" +
 	"```text\n%s```\n"
+
+// filters are the flags that select items or dead letters for a change.
+var filters = []string{"all", "definition", "dry-run", "error", "since", "until", "workspace", "yes"}
 
 // docs/cli.md is generated from the commands. It describes once a flag that several commands share.
 func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
@@ -36,14 +40,14 @@ func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 	commands := slices.DeleteFunc(everyCommand(root()), (*cobra.Command).HasSubCommands)
 	shared, ofItems, silent := sharedFlags(commands)
 	var page strings.Builder
-	fmt.Fprintf(&page, cliPageHead, strings.Join(silent, "`, `"), shared.FlagUsagesWrapped(120),
-		ofItems.FlagUsagesWrapped(120))
+	fmt.Fprintf(&page, cliPageHead, strings.Join(silent, "`, `"), strings.Join(filters, "`, `--"),
+		shared.FlagUsagesWrapped(120), ofItems.FlagUsagesWrapped(120))
 	for _, command := range commands {
 		usage := strings.TrimSuffix(strings.TrimPrefix(command.UseLine(), "pgdispatch "), " [flags]")
 		fmt.Fprintf(&page, "\n## %s\n", usage)
 		for paragraph := range strings.SplitSeq(cmp.Or(command.Long, command.Short+"."), "\n\n") {
-			if strings.Contains(paragraph, "  ") { // columns
-				paragraph = "```text\n" + paragraph + "\n```"
+			if strings.Contains(paragraph, "  ") { // the columns of `settings set`
+				paragraph = "See the [settings of all replicas](settings.md#all-replicas)."
 			}
 			page.WriteString("\n" + paragraph + "\n")
 		}
@@ -60,7 +64,9 @@ func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 				taken = append(taken, f.Name)
 			}
 		})
-		if len(taken) > 0 {
+		if slices.Equal(taken, filters) {
+			page.WriteString("\n*Also* filters.\n")
+		} else if len(taken) > 0 {
 			fmt.Fprintf(&page, "\n*Also* `--%s`.\n", strings.Join(taken, "`, `--"))
 		}
 		if own.HasFlags() {

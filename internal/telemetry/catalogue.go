@@ -99,36 +99,36 @@ func (i *instruments) addProcessing(m *maker) {
 			"execution ended; `timer`: an item became due."})
 	i.claims = m.counterBy(Metric{Name: "pgdispatch_claims_total", Unit: "claims", Label: "result",
 		Values:  []string{"items", "empty", "error"},
-		Meaning: "Claims by result; `error`: no answer. A check that finds nothing to claim makes none."})
+		Meaning: "Claims by result; `error`: no answer. A check that finds nothing makes none."})
 	i.claimStatements = m.counterBy(Metric{Name: "pgdispatch_claim_statements_total", Unit: "claims", Label: "statement",
 		Values: []string{"single", "declined", "procedure"},
-		Meaning: "Answered claims by statement. `single`: the plain statement for one key queue, which costs less; " +
-			"`procedure`: everything else; `declined`: the plain one took nothing, and the procedure followed."})
+		Meaning: "Answered claims. `single`: the cheaper statement for one key queue; `declined`: it took " +
+			"nothing, and the procedure followed."})
 	i.claimStalls = m.counter(Metric{Name: "pgdispatch_claim_stalls_total", Unit: "claims",
-		Meaning: "Claims of an item that had been startable for more than 50 ms although this replica knew that " +
-			"something waits, had a free worker, and Temporal accepted workflows: claims had stopped, or Postgres was slow."})
+		Meaning: "Claims of an item that had been startable for over 50 ms beside a free worker: claims had " +
+			"stopped, or Postgres was slow."})
 	i.claimEntries = m.counter(Metric{Name: "pgdispatch_claim_entries_total", Unit: "entries",
-		Meaning: "Entries requested by claims. An entry is one workspace at one priority, or the unanswered starts."})
+		Meaning: "Entries requested by claims: a workspace at one priority, or the unanswered starts."})
 	i.claimsVain = m.counter(Metric{Name: "pgdispatch_claims_vain_total", Unit: "entries",
-		Meaning: "Requested entries without items: another replica was faster, or this one's memory was stale."})
+		Meaning: "Requested entries without items: another replica was faster."})
 	i.claimDuration = m.histogram(Metric{Name: "pgdispatch_claim_duration_seconds", Unit: "seconds", Buckets: fast,
-		Meaning: "Duration of an answered claim, with its wait for the claim lock and the settles in its statement."})
+		Meaning: "Duration of an answered claim, with its wait for the claim lock and its settles."})
 	i.claimBatchSize = m.histogram(Metric{Name: "pgdispatch_claim_batch_size", Unit: "items", Buckets: sizes,
 		Meaning: "Items of a claim that found any."})
 	i.claimProcessing = m.histogram(Metric{Name: "pgdispatch_claim_processing_seconds",
 		Unit: "seconds", Buckets: fast,
-		Meaning: "Time from a claim that found items until the last of them was settled or lost."})
+		Meaning: "From a claim that found items until the last was settled or lost."})
 	i.claimLockFailures = m.counter(Metric{Name: "pgdispatch_claim_lock_failures_total", Unit: "claims",
-		Meaning: "Claims that timed out, or that Postgres aborted, while they waited for or held the claim lock."})
+		Meaning: "Claims that timed out or were aborted while they waited for or held the claim lock."})
 	i.workspacesAtCapacity = m.counter(Metric{Name: "pgdispatch_workspaces_at_capacity_total", Unit: "workspaces",
-		Meaning: "Times a workspace with waiting items was found at its limit, once until it has room again."})
+		Meaning: "Times a workspace with waiting items was found at its limit, once until it has room."})
 	i.settles = m.counterBy(Metric{Name: "pgdispatch_settles_total", Unit: "items", Label: "verb",
 		Values:  []string{"dispatched", "retry", "release", "fail"},
 		Meaning: "Settled items. `release` counts no attempt."})
 	i.settleBatchSize = m.histogram(Metric{Name: "pgdispatch_settle_batch_size", Unit: "items", Buckets: sizes,
-		Meaning: "Items settled by one statement, separately or as part of a claim."})
+		Meaning: "Items settled by one statement."})
 	i.settleDuration = m.histogram(Metric{Name: "pgdispatch_settle_duration_seconds", Unit: "seconds", Buckets: fast,
-		Meaning: "Duration of a separate settle. The claim's duration includes those within a claim."})
+		Meaning: "Duration of a settle outside of a claim."})
 	i.storeErrors = m.counterBy(Metric{Name: "pgdispatch_store_errors_total", Unit: "statements", Label: "operation",
 		Values:  []string{"claim", "settle", "heartbeat", "sweep", "finish", "adopt", "delete", "depth"},
 		Meaning: "Statements that Postgres rejected or did not answer."})
@@ -137,8 +137,7 @@ func (i *instruments) addProcessing(m *maker) {
 	i.itemsLate = m.counter(Metric{Name: "pgdispatch_items_late_total", Unit: "items",
 		Meaning: "Items that were cancelled because they were not claimed before their `start_before`."})
 	i.unannounced = m.counter(Metric{Name: "pgdispatch_unannounced_total", Unit: "workspaces",
-		Meaning: "Workspaces whose due items were not announced, found by each replica's full check once a minute. " +
-			"Must stay 0."})
+		Meaning: "Workspaces whose due items were not announced, found by a check once a minute. Must stay 0."})
 	i.deleted = m.counterBy(Metric{Name: "pgdispatch_deleted_total", Unit: "rows", Label: "kind",
 		Values:  []string{"items", "dead_letters", "executions"},
 		Meaning: "Rows deleted by retention."})
@@ -151,15 +150,15 @@ func (i *instruments) addHanding(m *maker) {
 	i.itemsFailed = m.counterBy(Metric{Name: "pgdispatch_items_failed_total", Unit: "items", Label: "reason",
 		Values: []string{"workspace_not_found", "definition_not_found", "no_version", "holder_lost", "forgotten", "refused",
 			"attempts_exhausted", "workflow_failed", "workflow_timed_out", "workflow_canceled", "workflow_terminated"},
-		Meaning: "Items that failed permanently. `refused`: Temporal can never accept the request; `holder_lost`: three " +
-			"replicas in a row were lost with the item; `forgotten`: a start was never answered, and Temporal may no longer " +
-			"retain its workflow; `workflow_…`: how the workflow ended."})
+		Meaning: "Items that failed permanently. `refused`: Temporal can never accept the request; `holder_lost`: " +
+			"three replicas in a row were lost with it; `forgotten`: a start was never answered, and Temporal may " +
+			"have forgotten its workflow; `workflow_…`: how it ended."})
 	i.wait = m.histogram(Metric{Name: "pgdispatch_wait_seconds", Unit: "seconds", Buckets: waiting,
-		Meaning: "Time from when an item was due (its insert, a later run_at, or the end of a backoff) until Temporal had " +
-			"its workflow. Includes waiting for capacity."})
+		Meaning: "From when an item was due (insert, run_at, or end of a backoff) until Temporal had its " +
+			"workflow. Includes waiting for capacity."})
 	i.startableWait = m.histogram(Metric{Name: "pgdispatch_startable_wait_seconds", Unit: "seconds", Buckets: waiting,
-		Meaning: "Startable to started: the part of pgdispatch_wait_seconds that is pgdispatch's own, without waiting for " +
-			"capacity, rates, pauses or namespaces. See docs/operating.md."})
+		Meaning: "Of pgdispatch_wait_seconds, the part without waiting for capacity, rates, pauses " +
+			"or namespaces."})
 	i.startDuration = m.histogram(Metric{Name: "pgdispatch_start_duration_seconds", Unit: "seconds", Buckets: fast,
 		Meaning: "Time until Temporal answered a start."})
 	i.startFailures = m.counterBy(Metric{Name: "pgdispatch_start_failures_total", Unit: "starts", Label: "outcome",
@@ -169,51 +168,49 @@ func (i *instruments) addHanding(m *maker) {
 	i.itemAttempts = m.histogram(Metric{Name: "pgdispatch_item_attempts", Unit: "attempts", Buckets: tries,
 		Meaning: "Attempts of an item until it was dispatched or failed."})
 	i.leaseLosses = m.counter(Metric{Name: "pgdispatch_lease_losses_total", Unit: "items",
-		Meaning: "Items that this replica could not settle within their lease. Another recovers them; none is started " +
-			"twice."})
+		Meaning: "Items that this replica could not settle within their lease. Another recovers them."})
 	i.executionsEnded = m.counterBy(Metric{Name: "pgdispatch_executions_ended_total", Unit: "executions", Label: "outcome",
 		Values:  []string{"completed", "failed", "canceled", "terminated", "timed_out"},
 		Meaning: "Executions whose end this replica recorded."})
 	i.endsFound = m.counterBy(Metric{Name: "pgdispatch_ends_found_total", Unit: "executions", Label: "way",
-		Values: []string{"watch", "callback", "sweep"},
-		Meaning: "Ends that this replica recorded first, by long poll, callback or list of closed workflows. Reported " +
-			"ends are not counted."})
+		Values:  []string{"watch", "callback", "sweep"},
+		Meaning: "Ends that this replica recorded first, by long poll, callback or list of closed workflows."})
 	i.callbacks = m.counterBy(Metric{Name: "pgdispatch_callbacks_total", Unit: "callbacks", Label: "result",
 		Values: []string{"ended", "open", "unauthorized", "refused", "unavailable"},
-		Meaning: "Completion callbacks. `ended`: recorded, now or before; `open`: another run continues; " +
-			"`unauthorized`: invalid token; `refused`: not a POST; `unavailable`: Temporal sends it again."})
+		Meaning: "Completion callbacks. `ended`: recorded; `open`: another run continues; `unauthorized`: invalid " +
+			"token; `refused`: not a POST; `unavailable`: Temporal sends it again."})
 	i.executionsAdopted = m.counter(Metric{Name: "pgdispatch_executions_adopted_total", Unit: "executions",
 		Meaning: "Unwatched executions that this replica took over."})
 	i.signals = m.counterBy(Metric{Name: "pgdispatch_signals_total", Unit: "signals", Label: "outcome",
 		Values: []string{"delivered", "failed", "given_up"},
-		Meaning: "Tries to deliver a signal. `delivered`: Temporal accepted it; `failed`: it will be tried again; " +
-			"`given_up`: its workflow had ended, its item never started, or Temporal can never accept it."})
+		Meaning: "Tries to deliver a signal. `failed`: it will be tried again; `given_up`: its workflow had " +
+			"ended, its item never started, or Temporal can never accept it."})
 	i.signalWait = m.histogram(Metric{Name: "pgdispatch_signal_seconds", Unit: "seconds", Buckets: waiting,
-		Meaning: "Time from pgdispatch.signal until Temporal accepted the signal, including the rest of the " +
-			"transaction and the wait for the workflow's start."})
+		Meaning: "From pgdispatch.signal until Temporal accepted it, including the rest of the transaction and " +
+			"the wait for the start."})
 }
 
 // addCodec adds the metrics of calls of the codec server.
 func (i *instruments) addCodec(m *maker) {
 	i.codecRequests = m.counterBy(Metric{Name: "pgdispatch_codec_requests_total", Unit: "requests", Label: "result",
 		Values: []string{"encoded", "decoded", "refused", "unavailable"},
-		Meaning: "Calls of the codec server, including probes. `refused`: it refuses these payloads; `unavailable`: it " +
-			"does not answer, or refuses everything. Without PGDISPATCH_CODEC_ENDPOINT 0."})
+		Meaning: "Calls of the codec server, with probes. `refused`: it refuses these payloads; `unavailable`: no " +
+			"answer, or it refuses everything."})
 	i.codecDuration = m.histogram(Metric{Name: "pgdispatch_codec_duration_seconds", Unit: "seconds", Buckets: fast,
-		Meaning: "Duration of a call of the codec server. pgdispatch_start_duration_seconds includes those of starts."})
+		Meaning: "Duration of a call of the codec server. pgdispatch_start_duration_seconds includes it."})
 }
 
 // addState adds the gauges of the replica and of the queue.
 func (i *instruments) addState(m *maker) {
 	i.itemsHeld = m.gauge(Metric{Name: "pgdispatch_items_held", Unit: "items",
-		Meaning: "Items that this replica has claimed and not settled."})
+		Meaning: "Items that this replica holds."})
 	i.workers = m.gauge(Metric{Name: "pgdispatch_workers", Unit: "workers", Meaning: "Workers of this replica."})
 	i.watches = m.gauge(Metric{Name: "pgdispatch_watches", Unit: "executions",
-		Meaning: "Executions that this replica watches in Temporal."})
+		Meaning: "Executions that this replica watches."})
 	i.breakerOpen = m.gauge(Metric{Name: "pgdispatch_breaker_open", Unit: "0 or 1",
 		Meaning: "1: Temporal does not accept workflows; this replica only probes."})
 	i.namespacesPaused = m.gauge(Metric{Name: "pgdispatch_namespaces_paused", Unit: "namespaces",
-		Meaning: "Namespaces, of several, that accept no workflows; this replica only probes them."})
+		Meaning: "Namespaces, of several, that accept no workflows."})
 	i.listenerConnected = m.gauge(Metric{Name: "pgdispatch_listener_connected", Unit: "0 or 1",
 		Meaning: "1: LISTEN is active. Absent with PGDISPATCH_LISTEN=off."})
 	i.onDuty = m.gauge(Metric{Name: "pgdispatch_on_duty", Unit: "0 or 1",
@@ -225,9 +222,8 @@ func (i *instruments) addState(m *maker) {
 		Meaning: "1: the queue's depth could be read. At 0, the metrics below are absent."})
 	i.queueItems = m.gauge(Metric{Name: "pgdispatch_queue_items", Unit: "items", Label: "status",
 		Values: []string{"PENDING", "UNANSWERED", "CLAIMED", "DISPATCHED"},
-		Meaning: "Items that have not ended. `UNANSWERED`: PENDING items whose start was sent but not answered; they hold " +
-			"slots and are not counted as `PENDING`. The same in every replica: use the maximum, not the sum. Exact up to " +
-			"10,000, then estimated from Postgres' statistics."})
+		Meaning: "Items that have not ended. `UNANSWERED`: their start was sent and not answered; they are not " +
+			"counted as `PENDING`. Above 10,000, estimated from Postgres' statistics."})
 	i.oldestWaiting = m.gauge(Metric{Name: "pgdispatch_oldest_waiting_seconds", Unit: "seconds",
 		Meaning: "How long the oldest PENDING item has been due; 0: none is."})
 	i.oldestUnanswered = m.gauge(Metric{Name: "pgdispatch_oldest_unanswered_seconds", Unit: "seconds",
@@ -239,19 +235,20 @@ func (i *instruments) addState(m *maker) {
 		Meaning: "W: maximum number of items leased at once."})
 	i.paused = m.gauge(Metric{Name: "pgdispatch_paused", Unit: "0 or 1", Meaning: "1: paused by the settings."})
 	i.itemsParked = m.gauge(Metric{Name: "pgdispatch_items_parked", Unit: "items",
-		Meaning: "Items that a trigger or constraint keeps from being claimed; retried after a minute or more."})
+		Meaning: "Items that a trigger or constraint keeps from being claimed."})
 	i.notificationQueue = m.gauge(Metric{Name: "pgdispatch_notification_queue_ratio", Unit: "0 to 1",
-		Meaning: "How full Postgres' notification queue is. From 0.1 on, commits do not notify and items wait for a poll."})
+		Meaning: "How full Postgres' notification queue is. From 0.1 on, commits do not notify and items wait for " +
+			"polls."})
 	i.taskQueuesWithoutPoller = m.gauge(Metric{Name: "pgdispatch_task_queues_without_poller", Unit: "queues",
-		Meaning: "Task queues with open executions that no worker has polled for minutes, checked about once a minute."})
+		Meaning: "Task queues with open executions that no worker has polled for minutes."})
 	i.stalledExecutions = m.gauge(Metric{Name: "pgdispatch_stalled_executions", Unit: "executions", Label: "reason",
 		Values: []string{"no_poller", "task_failing"},
 		Meaning: "Executions on a task queue without poller, or whose workflow task fails repeatedly, among those " +
-			"checked so far."})
+			"checked."})
 	i.workspaceWaiting = m.gauge(Metric{Name: "pgdispatch_workspace_waiting", Unit: "items", Label: "workspace_id",
-		Meaning: "PENDING items of the workspaces with the most items, as many as PGDISPATCH_METRICS_WORKSPACES."})
+		Meaning: "PENDING items of the PGDISPATCH_METRICS_WORKSPACES workspaces with the most items."})
 	i.workspaceActive = m.gauge(Metric{Name: "pgdispatch_workspace_active", Unit: "items", Label: "workspace_id",
-		Meaning: "Items of these workspaces that hold slots: CLAIMED, DISPATCHED and unanswered."})
+		Meaning: "Items of these workspaces that hold slots."})
 	i.workspaceLimit = m.gauge(Metric{Name: "pgdispatch_workspace_limit", Unit: "items", Label: "workspace_id",
 		Meaning: "Limits of these workspaces."})
 }
@@ -260,23 +257,22 @@ func (i *instruments) addState(m *maker) {
 func (i *instruments) addLimits(m *maker) {
 	const key, within = "key", "workspace_id"
 	i.limitActive = m.gauge(Metric{Name: "pgdispatch_limit_active", Unit: "items", Label: key, Within: within,
-		Meaning: "Items with the limit's key that hold slots, of the PGDISPATCH_METRICS_LIMITS most used limits. A limit " +
-			"over all workspaces has no `workspace_id`. Both labels are `other` for the sum of all others, among the newest " +
-			"10,000 items that hold slots. The same in every replica."})
+		Meaning: "Items with the limit's key that hold slots, of the PGDISPATCH_METRICS_LIMITS most used limits. " +
+			"A limit over all workspaces has no `workspace_id`. Both labels are `other` for the sum of all " +
+			"others, among the newest 10,000 items that hold slots."})
 	i.limitMax = m.gauge(Metric{Name: "pgdispatch_limit_max", Unit: "items", Label: key, Within: within,
 		Meaning: "How many items these limits allow at once; absent if they limit rates only."})
 	i.limitWaiting = m.gauge(Metric{Name: "pgdispatch_limit_waiting", Unit: "items", Label: key, Within: within,
 		Meaning: "Due items with the key of these limits, or `other`, among the 10,000 waiting items that arrived first."})
 	i.limitFull = m.gauge(Metric{Name: "pgdispatch_limit_full", Unit: "0 or 1", Label: key, Within: within,
-		Meaning: "1: this limit allows no start now, by its number of items or by a rate."})
+		Meaning: "1: this limit allows no start now."})
 }
 
 // addSignals adds the gauges of signals.
 func (i *instruments) addSignals(m *maker) {
 	i.signalsUndelivered = m.gauge(Metric{Name: "pgdispatch_signals_undelivered", Unit: "signals",
-		Meaning: "Open signals, also of workflows that have not started; 10,000 means 10,000 or more. The same in every " +
-			"replica."})
+		Meaning: "Open signals, also of workflows that have not started; 10,000 means 10,000 or more."})
 	i.oldestSignal = m.gauge(Metric{Name: "pgdispatch_oldest_signal_seconds", Unit: "seconds",
-		Meaning: "Age of the oldest open signal that waits for neither its workflow's start nor an earlier signal; 0: " +
-			"there is none. The same in every replica."})
+		Meaning: "Age of the oldest open signal that waits for neither its workflow's start nor an earlier " +
+			"signal; 0: there is none."})
 }

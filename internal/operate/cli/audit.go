@@ -25,9 +25,8 @@ func (a *App) auditListCommand() *cobra.Command {
 	var limit int
 	command := &cobra.Command{
 		Use: "list", Short: "List changes, newest first", Args: cobra.NoArgs,
-		Long: "List changes made with pgdispatch commands and in the web view, newest first. BY is the name given with\n" +
-			"the change, ROLE the Postgres role. Changes made with plain SQL are not listed, except requests to stop\n" +
-			"executions.",
+		Long: "List changes by commands and the web view, newest first. BY is the name given with the change, ROLE the\n" +
+			"Postgres role. Of changes by plain SQL, only requests to stop executions are listed.",
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
 			err := errors.Join(checkOutput(output), checkLimit(limit), checkBefore(filter.Before), clean("by", filter.Who),
 				clean("action", filter.Action))

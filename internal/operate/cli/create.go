@@ -14,7 +14,7 @@ import (
 )
 
 // needsOwner is added to the help of commands that only the owner's role may execute.
-const needsOwner = "It needs the role pgdispatch_owner, like `pgdispatch migrate`."
+const needsOwner = "It needs the role pgdispatch_owner."
 
 // explainOwner adds whose role is needed to the error of a role that lacks a privilege.
 func explainOwner(err error) error {
@@ -30,8 +30,7 @@ func (a *App) workspacesCreateCommand() *cobra.Command {
 	var paused, twin bool
 	command := &cobra.Command{
 		Use: "create NAME", Short: "Add a workspace", Args: cobra.ExactArgs(1),
-		Long: "Add a workspace. " + needsOwner + "\nA name that a workspace has already is refused, unless with " +
-			"--twin.",
+		Long: "Add a workspace. " + needsOwner,
 		Example: "  pgdispatch workspaces create Acme --plan PRO\n  pgdispatch workspaces create Acme --limit 8 " +
 			"--rate 2.5 --paused",
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {

@@ -75,8 +75,8 @@ func (a *App) deadReplayCommand() *cobra.Command {
 	return a.itemActionCommand(itemAction{
 		verb: "replay", past: "replayed", skips: skipsHandled, dead: true,
 		short: "Replay dead letters as new items with new workflow IDs",
-		long: "Replay creates a new item with the same workspace, definition, params, priority and traceparent, and\n" +
-			"links the two. If a dead letter was replayed already, its latest replay is replayed, if that failed too.",
+		long: "Replay enqueues dead letters again, as new items. If one was replayed already, its latest replay is\n" +
+			"replayed, if that failed too.",
 		named: func(ctx context.Context, store *operate.Store, item operate.Item, who string, o *outcome) (bool, error) {
 			if store == nil { // dry check
 				return false, nil
@@ -95,8 +95,8 @@ func (a *App) deadDiscardCommand() *cobra.Command {
 	return a.itemActionCommand(itemAction{
 		verb: "discard", past: "discarded", skips: skipsHandled, dead: true,
 		short: "Mark dead letters as handled; they are no longer listed, but not deleted",
-		long: "Discard marks dead letters as handled and records who did it and when. They are then listed only with\n" +
-			"--state, and are kept as long as other finished items: see `pgdispatch settings set retention`.",
+		long: "Discard marks dead letters as handled. They are then listed only with --state, and kept as long as other\n" +
+			"finished items: see `pgdispatch settings set retention`.",
 		act: func(ctx context.Context, store *operate.Store, items []int64, who string, o *outcome) error {
 			discarded, err := store.Discard(ctx, items, who)
 			o.Discarded = append(o.Discarded, discarded...)

@@ -171,8 +171,8 @@ func (a *App) definitionsVersionCommand() *cobra.Command {
 		Use:   "version DEFINITION --workspace WORKSPACE --graph FILE",
 		Short: "Add a version of a workflow definition; later items take it",
 		Args:  cobra.ExactArgs(1),
-		Long: "Add a version of a workflow definition, by name or ID. Items whose first claim comes later take it; the\n" +
-			"others keep their own. " + needsOwner,
+		Long: "Add a version of a workflow definition, by name or ID, for items that have not been claimed. " +
+			needsOwner,
 		Example:           "  pgdispatch definitions version order --workspace Acme --graph graph.json",
 		ValidArgsFunction: arguments(a.definitionNames),
 	}

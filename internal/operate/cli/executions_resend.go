@@ -16,9 +16,9 @@ func (a *App) executionsResendCommand() *cobra.Command {
 	var output, who string
 	command := &cobra.Command{
 		Use: "resend SIGNAL", Short: "Send a signal that was given up again", Args: cobra.ExactArgs(1),
-		Long: "Send a given-up signal again, by its ID in `executions signals --state given-up`: to its workflow or, if\n" +
-			"its item failed and was replayed, to that of the newest replay. The new signal comes after all earlier\n" +
-			"ones and replaces the given-up one. If the workflow has ended, replay its item first, with `dead replay`.",
+		Long: "Send a given-up signal again, by its ID in `executions signals --state given-up`, after all earlier ones:\n" +
+			"to its workflow or, if its item was replayed, to that of the newest replay. If the workflow has ended, replay\n" +
+			"its item first, with `dead replay`.",
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {

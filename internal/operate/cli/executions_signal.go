@@ -29,8 +29,7 @@ func (a *App) executionsSignalCommand() *cobra.Command {
 	var output, who, payload string
 	command := &cobra.Command{
 		Use: "signal REF NAME", Short: "Send a signal to a workflow", Args: cobra.ExactArgs(2),
-		Long: "Send a signal to an item's workflow, as pgdispatch.signal does. A replica delivers it as soon as Temporal\n" +
-			"answers, after the workflow's start and earlier signals to it.",
+		Long: "Send a signal to an item's workflow, as pgdispatch.signal does.",
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 		if err := errors.Join(checkOutput(output), checkWho(who), checkPayload(payload)); err != nil {

@@ -20,16 +20,15 @@ type stopped struct {
 
 func (a *App) executionsCancelCommand() *cobra.Command {
 	return a.executionsStopCommand("cancel", "CANCEL", "Request cancellation of workflows",
-		"Cancel requests cancellation: the workflow is notified and may clean up before it ends, or continue.\n\n"+
-			"A replica carries the request out as soon as Temporal answers. A PENDING item is withdrawn instead; a\n"+
-			"CLAIMED one is stopped once its workflow runs. Only the end of the workflow frees the slot. Repeating a\n"+
-			"request has no effect, except that terminate replaces cancel.")
+		"Cancel asks workflows to cancel themselves; they may clean up first, or go on. A PENDING item is withdrawn\n"+
+			"instead; a CLAIMED one is stopped once its workflow runs. Repeating has no effect, except that terminate\n"+
+			"replaces cancel.")
 }
 
 func (a *App) executionsTerminateCommand() *cobra.Command {
 	return a.executionsStopCommand("terminate", "TERMINATE", "Terminate workflows immediately",
-		"Terminate ends a workflow immediately: its code is not notified and cannot clean up. Otherwise it is\n"+
-			"like `pgdispatch executions cancel`.")
+		"Terminate ends workflows immediately: their code cannot clean up. Otherwise it is like `pgdispatch executions\n"+
+			"cancel`.")
 }
 
 func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Command {

@@ -120,8 +120,8 @@ func historyOf(ctx context.Context, store *operate.Store, item operate.Item) ([]
 func (a *App) itemsCancelCommand() *cobra.Command {
 	return a.itemActionCommand(itemAction{
 		verb: "cancel", past: "cancelled", skips: skipsPending, short: "Cancel items that have not been claimed",
-		long: "Cancel withdraws PENDING items, so that they never start. It does not affect items that are CLAIMED or\n" +
-			"DISPATCHED: to end their workflows, use `pgdispatch executions cancel`.",
+		long: "Cancel withdraws PENDING items, so that they never start. To end workflows, use `pgdispatch executions\n" +
+			"cancel`.",
 		found: operate.ItemFilter{States: []string{"PENDING"}},
 		named: func(_ context.Context, _ *operate.Store, item operate.Item, _ string, _ *outcome) (bool, error) {
 			switch {
@@ -145,10 +145,8 @@ func (a *App) itemsRetryCommand() *cobra.Command {
 	return a.itemActionCommand(itemAction{
 		verb: "retry", past: "retried", skips: skipsPending,
 		short: "Retry items immediately, without waiting for their next attempt",
-		long: "Retry makes a PENDING item due now, regardless of its run_at: an item that waits for its next attempt, or\n" +
-			"a scheduled one. A FAILED item that is given as a REF is replayed as a new item, as by `pgdispatch dead\n" +
-			"replay`. Filters select only items that failed and wait for their next attempt. Limits apply as usual,\n" +
-			"and earlier failures still count.",
+		long: "Retry makes PENDING items due now, scheduled ones too; a FAILED one, named by REF, is replayed.\n" +
+			"Filters select only items that wait for their next attempt. Earlier failures still count.",
 		found: operate.ItemFilter{States: []string{"PENDING"}, WaitsAgain: true},
 		named: func(ctx context.Context, store *operate.Store, item operate.Item, who string,
 			o *outcome) (bool, error) {
@@ -173,9 +171,7 @@ func (a *App) itemsPurgeCommand() *cobra.Command {
 		verb: "purge", past: "purged", skips: "deleted in the meantime",
 		short: "Purge items that have ended, with their history",
 		long: "Purge deletes COMPLETED, FAILED and CANCELLED items with their executions, failures and signals, in\n" +
-			"transactions of 500. It never deletes an item that waits or runs: withdraw it with `pgdispatch items\n" +
-			"cancel`, or end its workflow with `pgdispatch executions terminate`, first. A purged item's idempotency\n" +
-			"key is free again. " + needsOwner,
+			"transactions of 500, and frees their idempotency keys. " + needsOwner,
 		found: operate.ItemFilter{States: []string{"COMPLETED", "FAILED", "CANCELLED"}}, stated: true,
 		named: func(_ context.Context, _ *operate.Store, item operate.Item, _ string, _ *outcome) (bool, error) {
 			switch item.Status {

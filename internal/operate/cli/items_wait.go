@@ -27,8 +27,8 @@ func (a *App) itemsWaitCommand() *cobra.Command {
 	var timeout time.Duration
 	command := &cobra.Command{
 		Use: "wait REF...", Short: "Wait until items have ended, and print their results", Args: cobra.MinimumNArgs(1),
-		Long: "Wait until items have ended, and print their results. It listens on the channel pgdispatch_ended if\n" +
-			"`settings set notify-ended true` was run, and otherwise looks every 2 seconds or more often.\n\n" +
+		Long: "Wait until items have ended, and print their results. It is notified with `settings set notify-ended\n" +
+			"true`, and otherwise looks every 2 seconds or more often.\n\n" +
 			"Exit code 0: all are COMPLETED. 2: at least one is FAILED. 3: none is FAILED, at least one is CANCELLED.\n" +
 			"4: at least one had not ended at the timeout. 1: any other error. A replay is another item.",
 		Example: "  pgdispatch items wait 4711 --timeout 5m",
