@@ -2,6 +2,7 @@ package complete
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -41,6 +42,33 @@ func TestWhatDoesNotFitIsGivenUpInOneStatement(t *testing.T) {
 		require.Equal(t, []giveUpCall{{time.Second, []string{"e10", "e11", "e12", "e13", "e14"}}}, p.seen().givenUp)
 		require.Equal(t, 10, p.seen().now)
 		require.False(t, p.HasRoom(1))
+		stop()
+	})
+}
+
+func TestWhatCouldNotBeGivenUpIsGivenUpLaterAndAdoptingFollows(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.MaxWatches = 1
+		p.onWait = forever
+		failing := true
+		p.onGiveUp = func([]string) error {
+			if failing {
+				failing = false
+				p.Unwatched(false)
+				return errors.New("connection refused")
+			}
+			return nil
+		}
+		stop := p.run()
+		p.Watch("e1", "run-1")
+		p.Watch("e2", "run-2")
+		p.Unwatched(true)
+		swaps := len(p.seen().swaps)
+		pass(3 * tendInterval)
+		givenUp := p.seen().givenUp
+		require.Len(t, givenUp, 2)
+		require.Equal(t, []string{"e2"}, givenUp[1].executions)
+		require.Greater(t, len(p.seen().swaps), swaps, "it is full, so it adopts by changing watches")
 		stop()
 	})
 }

@@ -35,11 +35,12 @@ type desk struct {
 	onStart     func(ctx context.Context, item claim.Item) (string, error)
 	onFind      func(ctx context.Context, item claim.Item) (string, bool, error)
 
-	mu      sync.Mutex
-	waiting []waitingItem
-	leased  map[int64]claim.Item
-	busy    int
-	book    record
+	mu       sync.Mutex
+	enqueued int64 // the ID of the newest item
+	waiting  []waitingItem
+	leased   map[int64]claim.Item
+	busy     int
+	book     record
 }
 
 // record holds the calls of the fakes.
@@ -101,7 +102,8 @@ func (d *desk) enqueue(items int) {
 func (d *desk) enqueueItem(item claim.Item) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	item.ID = int64(len(d.waiting) + len(d.leased) + 1)
+	d.enqueued++
+	item.ID = d.enqueued
 	item.ExecutionID = "e" + strconv.FormatInt(item.ID, 10)
 	d.waiting = append(d.waiting, waitingItem{item: item})
 }

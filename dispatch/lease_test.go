@@ -229,3 +229,41 @@ func TestAWorkerGoesOnAfterALostLease(t *testing.T) {
 		stop()
 	})
 }
+
+func TestALeaseThatIsLostWhileItsStartIsSettledDoesNotStopTheWorkersNextItem(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.StartTimeout = 20 * time.Second
+		takes := []time.Duration{1: time.Millisecond, 2: 5 * time.Millisecond, 3: 12 * time.Second}
+		begun := map[int64]int{}
+		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
+			d.mu.Lock()
+			begun[item.ID]++
+			d.mu.Unlock()
+			return starts(takes[item.ID])(ctx, item)
+		}
+		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
+			if batch[0].ID == 1 {
+				time.Sleep(15 * time.Second)
+				return nil, nil
+			}
+			return fakeStore{d}.putBack(verb, batch), nil
+		}
+		d.onHeartbeat = func(held []claim.Held) (ids []int64, err error) {
+			for _, h := range held {
+				if h.ID != 1 {
+					ids = append(ids, h.ID)
+				}
+			}
+			return ids, nil
+		}
+		d.enqueue(2)
+		stop := d.run()
+		pass(time.Second)
+		d.enqueue(1) // for the first item's worker, which has waited for longer
+		d.wake <- "notification"
+		pass(20 * time.Second)
+		require.Equal(t, map[int64]int{1: 1, 2: 1, 3: 1}, begun)
+		require.Equal(t, []string{"e2=run-e2", "e3=run-e3"}, d.seen().reported)
+		stop()
+	})
+}

@@ -111,7 +111,7 @@ func TestWaitsForTheLeaseThatRunsOutNext(t *testing.T) {
 		b.onSweep = func(int) (Swept, error) {
 			if len(b.seen().sweeps) == 1 {
 				next := 3 * time.Second
-				return Swept{NextExpiryIn: &next}, nil
+				return Swept{NextExpiryIn: &next, Requeued: 1}, nil // after a requeue as well
 			}
 			return Swept{}, nil
 		}

@@ -1,0 +1,283 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+)
+
+// trouble is what happens to one call.
+type trouble string
+
+const (
+	unsent     trouble = "it fails before its effect"
+	unanswered trouble = "it fails after its effect"
+	late       trouble = "a lease that it names has expired"
+)
+
+var errTrouble = errors.New("connection reset")
+
+// troubled wraps the fakes of a desk. The nth call of them all meets a trouble. Leases expire, a repeated start finds
+// its run, and a claim sees new items only if it looks or has their hint. There are no polls.
+type troubled struct {
+	*desk
+	nth   int
+	what  trouble
+	calls []string
+	news  int            // items that no claim has seen yet
+	runs  map[string]int // starts that had an effect on an execution without a run
+	ended map[int64]string
+}
+
+// items is how many items a desk in trouble has at first. The calls after their ends are not counted.
+const items = 9
+
+// meets counts a call, and returns the trouble that it meets.
+func (f *troubled) meets(call string) trouble {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.ended) < items {
+		if f.calls = append(f.calls, call); len(f.calls) == f.nth {
+			return f.what
+		}
+	}
+	return ""
+}
+
+// expire returns leased items to the queue as a sweep does: their starts may have been sent.
+func (f *troubled) expire(over func(item claim.Item) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, item := range f.leased {
+		if over(item) {
+			delete(f.leased, id)
+			item.Unanswered = true
+			f.waiting = append(f.waiting, waitingItem{item: item})
+			f.rings("sweeper")
+		}
+	}
+}
+
+func (f *troubled) rings(source string) {
+	select {
+	case f.wake <- source:
+	default:
+	}
+}
+
+// announce enqueues items that only a notification tells of.
+func (f *troubled) announce(items int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.news += items
+	f.Hints.Add("1:0:0")
+	f.rings(WakeNotification)
+}
+
+func (f *troubled) expireFirst(ids []int64) {
+	if len(ids) > 0 {
+		f.expire(func(item claim.Item) bool { return item.ID == ids[0] })
+	}
+}
+
+func (f *troubled) sweep(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+			f.expire(func(item claim.Item) bool { return !time.Now().Before(item.Deadline) })
+		}
+	}
+}
+
+func (f *troubled) SettleAndClaim(ctx context.Context, started []claim.Settlement,
+	wanted claim.Wanted) (claim.Batch, []int64, error) {
+	met := f.meets("claim")
+	switch met {
+	case unsent:
+		return claim.Batch{LookAgainIn: -1}, nil, errTrouble
+	case late:
+		f.expireFirst(idsOf(started))
+	}
+	if wanted.Look || len(wanted.Named) > 0 {
+		f.enqueue(f.news)
+		f.news = 0
+	}
+	settled := f.settles(claim.Dispatched, started)
+	batch, err := fakeStore{f.desk}.Claim(ctx, wanted)
+	if met == unanswered {
+		return claim.Batch{LookAgainIn: -1}, nil, errTrouble
+	}
+	return batch, settled, err
+}
+
+func (f *troubled) Settle(_ context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
+	met := f.meets("settle " + string(verb))
+	switch met {
+	case unsent:
+		return nil, errTrouble
+	case late:
+		f.expireFirst(idsOf(batch))
+	}
+	settled := f.settles(verb, batch)
+	if met == unanswered {
+		return nil, errTrouble
+	}
+	return settled, nil
+}
+
+func (f *troubled) settles(verb claim.Verb, batch []claim.Settlement) []int64 {
+	settled := fakeStore{f.desk}.putBack(verb, batch)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range batch {
+		if slices.Contains(settled, s.ID) && (verb == claim.Dispatched || verb == claim.Fail) {
+			f.ended[s.ID] = string(verb) + " " + s.RunID
+		}
+	}
+	return settled
+}
+
+func (f *troubled) Heartbeat(ctx context.Context, held []claim.Held) ([]int64, error) {
+	met := f.meets("heartbeat")
+	if met == unsent {
+		return nil, errTrouble
+	}
+	if met == late {
+		f.expireFirst([]int64{held[0].ID})
+	}
+	f.mu.Lock()
+	f.book.beats = append(f.book.beats, beatCall{f.now(), nil})
+	var renewed []int64
+	for _, h := range held {
+		if item, leased := f.leased[h.ID]; leased && item.Token == h.Token {
+			item.Deadline = time.Now().Add(f.Lease)
+			f.leased[h.ID] = item
+			renewed = append(renewed, h.ID)
+		}
+	}
+	f.mu.Unlock()
+	if met == unanswered {
+		return nil, errTrouble
+	}
+	return renewed, nil
+}
+
+func (f *troubled) Start(ctx context.Context, item claim.Item) (string, engine.Outcome, error) {
+	met := f.meets("start")
+	if met == unsent || met == late {
+		return "", engine.Unanswered, serviceerror.NewUnavailable("connection reset")
+	}
+	if item.ID == 5 {
+		return "", engine.Permanent, serviceerror.NewInvalidArgument("no such search attribute")
+	}
+	runID, outcome, err := fakeStarter{f.desk}.Start(ctx, item)
+	if err == nil {
+		f.mu.Lock()
+		if f.runs[item.ExecutionID] == 0 {
+			f.runs[item.ExecutionID]++
+		}
+		f.mu.Unlock()
+	}
+	if met == unanswered {
+		return "", engine.Unanswered, serviceerror.NewUnavailable("connection reset")
+	}
+	return runID, outcome, err
+}
+
+func (f *troubled) Find(ctx context.Context, item claim.Item) (string, engine.Outcome, error) {
+	if f.meets("find") != "" {
+		return "", engine.Unanswered, serviceerror.NewUnavailable("connection reset")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.runs[item.ExecutionID] > 0 {
+		return "run-" + item.ExecutionID, engine.Started, nil
+	}
+	return "", engine.NotSent, nil
+}
+
+func (f *troubled) Remedy(err error, namespace string) string {
+	return fakeStarter{f.desk}.Remedy(err, namespace)
+}
+
+func idsOf(batch []claim.Settlement) (ids []int64) {
+	for _, s := range batch {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
+// everyCall runs a dispatcher whose nth call meets a trouble, and checks that all ends as it does without: every item
+// has its run or its failure, no lease is renewed for nothing, and all workers take items. It returns the calls.
+func everyCall(t *testing.T, nth int, what trouble) (calls []string) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers = 3
+		f := &troubled{desk: newDesk(t, workers), nth: nth, what: what, runs: map[string]int{}, ended: map[int64]string{}}
+		f.Store, f.Starter, f.StartTimeout, f.PollInterval = f, f, 25*time.Second, 0
+		f.Hints = &Hints{}
+		f.onStart = func(ctx context.Context, item claim.Item) (string, error) {
+			takes := time.Duration(item.ID) * 10 * time.Millisecond
+			if item.ID == 3 {
+				takes = 15 * time.Second // so that its lease is renewed
+			}
+			return starts(takes)(ctx, item)
+		}
+		sweeping, stopSweeps := context.WithCancel(t.Context())
+		defer stopSweeps()
+		go f.sweep(sweeping)
+		f.enqueue(items - 2)
+		stop := sync.OnceFunc(f.run())
+		defer stop()
+		pass(25 * time.Millisecond)
+		f.announce(1)
+		pass(50 * time.Millisecond)
+		f.announce(1)
+		pass(3 * time.Minute)
+
+		want := map[int64]string{}
+		for id := int64(1); id <= items; id++ {
+			want[id] = fmt.Sprintf("dispatched run-e%d", id)
+		}
+		want[5] = "fail "
+		require.Equal(t, want, f.ended)
+		require.Empty(t, f.leased)
+		require.Empty(t, f.waiting)
+		beats := len(f.seen().beats)
+		pass(time.Minute)
+		require.Len(t, f.seen().beats, beats, "no lease is renewed for nothing")
+
+		f.onStart, f.book.busiest = starts(time.Second), 0
+		f.announce(workers)
+		pass(5 * time.Second)
+		require.Equal(t, workers, f.seen().busiest, "every worker takes items")
+		stop()
+		calls = f.calls
+	})
+	return calls
+}
+
+func TestWhicheverCallFailsAllEndsAsIfNoneHad(t *testing.T) {
+	t.Parallel()
+	calls := everyCall(t, 0, "")
+	for _, what := range []trouble{unsent, unanswered, late} {
+		for nth := range calls {
+			t.Run(fmt.Sprintf("%d %s/%s", nth+1, calls[nth], what), func(t *testing.T) {
+				t.Parallel()
+				everyCall(t, nth+1, what)
+			})
+		}
+	}
+}
