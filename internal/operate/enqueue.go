@@ -15,9 +15,8 @@ import (
 
 const (
 	// MaxParams is the size limit of params, in bytes of Postgres's text form.
-	MaxParams   = 1966080
-	maxPriority = 100
-	maxKey      = 200
+	MaxParams = 1966080
+	maxKey    = 200
 	// enqueueTimeout limits a batch of EnqueueAll.
 	enqueueTimeout = time.Minute
 )
@@ -89,9 +88,9 @@ func (s *Store) EnqueueAll(ctx context.Context, items []NewItem, who string) ([]
 // Check refuses values that the insert would refuse. The error begins with the column.
 func (n NewItem) Check() error {
 	switch {
-	case n.Priority < -maxPriority || n.Priority > maxPriority:
-		return fmt.Errorf("priority is %d: it must be a whole number from -%d to %d", n.Priority, maxPriority,
-			maxPriority)
+	case n.Priority < -MaxPriority || n.Priority > MaxPriority:
+		return fmt.Errorf("priority is %d: it must be a whole number from -%d to %d", n.Priority, MaxPriority,
+			MaxPriority)
 	case n.RunAt != nil && (n.RunAt.Before(firstRunAt) || n.RunAt.After(lastRunAt)):
 		return errors.New("run_at must lie between the years 2000 and 2200")
 	case n.StartBefore.At != nil && (n.StartBefore.At.Before(firstRunAt) || n.StartBefore.At.After(lastRunAt)):

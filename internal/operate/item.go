@@ -13,6 +13,9 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
+// MaxPriority is the highest priority of an item, and -MaxPriority the lowest.
+const MaxPriority = 100
+
 // itemsLooked is the number of items that a list looks at for one page. The page shows whether it was reached.
 const itemsLooked = 10_000
 
@@ -99,6 +102,11 @@ type ItemFilter struct {
 	Since      Moment   // enqueued at or after
 	Until      Moment   // enqueued at or before
 	Before     int64    // only items with a lower ID; zero means any
+	// The others are for ListItems only.
+	Priority *int     // nil means any
+	Key      string   // the limit key; empty means any
+	Field    []string // the path of a field of params that is Value, as text; nil means any
+	Value    string
 	// WaitsAgain selects only items that failed and wait for their next attempt.
 	WaitsAgain bool
 }
@@ -148,7 +156,8 @@ func (s *Store) ListItems(ctx context.Context, f ItemFilter, status string, work
 	}
 	rows, err := postgres.Read[found](ctx, s.DB, "list items", sql.Text("view_items"),
 		postgres.OrNull(status), s.scoped(workspaces), postgres.OrNull(definition), postgres.OrNull(f.Error),
-		f.Since.At, f.Since.Ago, f.Until.At, f.Until.Ago, before, atMost, itemsLooked)
+		f.Since.At, f.Since.Ago, f.Until.At, f.Until.Ago, before, atMost, itemsLooked, f.Priority, postgres.OrNull(f.Key),
+		f.Field, f.Value)
 	if err != nil || len(rows) == 0 {
 		return ItemPage{}, err
 	}
@@ -193,6 +202,9 @@ func (s *Store) EndedItems(ctx context.Context, workspaces []string) ([]EndedCou
 func (s *Store) Ahead(ctx context.Context, item int64) (int64, error) {
 	return postgres.Value[int64](ctx, s.DB, "count the items ahead", sql.Text("item_ahead"), item, CountLimit, s.Scope)
 }
+
+// mostNodes is how many nodes of an item are read.
+const mostNodes = 100
 
 // changesOfItems is how many changes of items are searched for those of one item.
 const changesOfItems = 500
@@ -260,6 +272,11 @@ type Failure struct {
 // Failures returns the failures that were counted against an item, the first failure first.
 func (s *Store) Failures(ctx context.Context, item int64) ([]Failure, error) {
 	return postgres.Read[Failure](ctx, s.DB, "read failures", sql.Text("dead_history"), item, s.Scope)
+}
+
+// Nodes returns the IDs of the nodes with which an item was started or, before its start, would be.
+func (s *Store) Nodes(ctx context.Context, item int64) ([]string, error) {
+	return postgres.Values[string](ctx, s.DB, "read nodes", sql.Text("item_nodes"), item, mostNodes, s.Scope)
 }
 
 // CancelItems cancels the given items that are PENDING and returns their IDs. It skips items with Unanswered, whose

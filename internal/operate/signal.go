@@ -34,10 +34,15 @@ func (s *Store) Signals(ctx context.Context, executionID string, states []string
 		atMost, s.Scope)
 }
 
-// SendSignal sends a signal to an execution's workflow and returns the signal's ID. payload is JSON; empty means none.
+// SendSignal sends a signal to an execution's workflow and returns the signal's ID, or 0 if the execution is not in
+// scope. payload is JSON; empty means none.
 func (s *Store) SendSignal(ctx context.Context, executionID, name, payload, who string) (int64, error) {
-	return postgres.Value[int64](ctx, s.DB, "send signal", sql.Text("signal_send"), executionID, name,
-		postgres.OrNull(payload), who)
+	sent, err := postgres.Values[int64](ctx, s.DB, "send signal", sql.Text("signal_send"), executionID, name,
+		postgres.OrNull(payload), who, s.Scope)
+	if err != nil || len(sent) == 0 {
+		return 0, err
+	}
+	return sent[0], nil
 }
 
 // Resent is a signal that was sent again.

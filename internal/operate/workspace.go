@@ -218,6 +218,11 @@ func (s *Store) ListWorkspaces(ctx context.Context, search string, by WorkspaceO
 		string(by), rank, name, id, atMost, CountLimit, depthLimit)
 }
 
+// WorkspacesOf returns those of the workspaces that are in scope.
+func (s *Store) WorkspacesOf(ctx context.Context, ids []string) ([]WorkspaceRow, error) {
+	return s.Within(ids).ListWorkspaces(ctx, "", ByName, nil, len(ids))
+}
+
 // WorkspaceStatistics is the current state of a workspace.
 type WorkspaceStatistics struct {
 	WorkspaceID            string         `json:"workspace_id"`

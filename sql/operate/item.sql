@@ -132,6 +132,23 @@ left join pgdispatch.parked_items p on p.item_id = q.id and p.attempts = q.attem
 where (q.id = any ($1::bigint[]) or q.execution_id = any ($2::text[]::uuid[])) and ($4::text[] is null or q.workspace_id = any ($4::text[]::uuid[]))
 order by q.id desc
 
+-- name: item_nodes
+-- reads
+-- $1 item, $2 at most, $3 workspaces (null: all). The node IDs of the version that it was prepared with or, before that, of
+-- its definition's newest version.
+select n.node ->> 'id' as id
+from pgdispatch.workflow_execution_queue q
+left join pgdispatch.workflow_executions e on e.id = q.execution_id
+cross join lateral (
+    select v.graph from pgdispatch.workflow_definition_versions v
+    where v.id = e.workflow_definition_version_id
+       or e.id is null and v.workflow_definition_id = q.workflow_definition_id
+    order by v.version desc limit 1
+) v
+cross join lateral jsonb_array_elements(v.graph -> 'nodes') with ordinality n (node, place)
+where q.id = $1::bigint and ($3::text[] is null or q.workspace_id = any ($3::text[]::uuid[]))
+order by n.place limit $2::bigint
+
 -- name: item_ahead
 -- reads
 -- $1 item, $2 at most, $3 workspaces (null: all). How many due items of its workspace are claimed before it: those of a
@@ -249,7 +266,8 @@ select p.id from purged p
 -- reads
 -- $1 status, or UNANSWERED, $2 workspaces, $3 definition's ID or name, $4 part of the error, case-insensitive (null:
 -- any); enqueued since $5 or, if null, since $6 ago; until $7 or $8, likewise; $9 only items before this ID; $10 at most.
--- Looks at up to $11 items of each index, and returns how many it looked at and their lowest ID. Newest first.
+-- Looks at up to $11 items of each index, and returns how many it looked at and their lowest ID. $12 priority, $13 limit
+-- key, $14 the path of a field of params whose value as text is $15 (null: any). Newest first.
 with looked as materialized (
     (select q.id from pgdispatch.workflow_execution_queue q
      where coalesce($1::text, 'CANCELLED') in ('COMPLETED', 'CANCELLED') and q.id < $9::bigint order by q.id desc limit $11::bigint)
@@ -291,6 +309,8 @@ with looked as materialized (
       and ($4::text is null or position(lower($4::text) in lower(q.last_error)) > 0)
       and q.created_at between coalesce($5::timestamptz, clock_timestamp() - $6::interval, '-infinity')
           and coalesce($7::timestamptz, clock_timestamp() - $8::interval, 'infinity')
+      and ($12::integer is null or q.priority = $12::integer) and ($13::text is null or q.limit_key = $13::text)
+      and ($14::text[] is null or q.params #>> $14::text[] = $15::text)
     order by q.id desc limit $10::bigint
 )
 select f.id, n.looked, n.lowest

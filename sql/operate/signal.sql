@@ -2,9 +2,15 @@
 
 -- name: signal_send
 -- writes signals and the audit log
--- $1 execution, $2 name, $3 payload, $4 who. Returns the signal's ID.
+-- $1 execution, $2 name, $3 payload, $4 who, $5 workspaces (null: all). Returns the signal's ID, or nothing for an execution
+-- of another workspace.
 with sent as materialized (
-    select pgdispatch.signal($1::text::uuid, $2::text, $3::text::jsonb) as id
+    select pgdispatch.signal(e.id, $2::text, $3::text::jsonb) as id
+    from (select $1::text::uuid as id
+          where $5::text[] is null or exists (
+              select from pgdispatch.workflow_execution_queue q
+              where q.execution_id = $1::text::uuid and q.workspace_id = any ($5::text[]::uuid[]))
+          offset 0) e
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
     select $4::text, 'executions signal', 'execution ' || $1::text, jsonb_build_object('signal', s.id, 'name', $2::text) from sent s

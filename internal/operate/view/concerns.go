@@ -28,6 +28,12 @@ type Concern struct {
 	Who   string     `json:"who,omitempty"`
 }
 
+// deadRemedy is the remedy for dead letters.
+const deadRemedy = "`pgdispatch dead list`"
+
+// Later reports whether the concern holds up no item.
+func (c Concern) Later() bool { return c.Severity == Notice || c.Remedy == deadRemedy }
+
 // lateAfter is how long an item may be due before it becomes a concern.
 const lateAfter = 5 * time.Minute
 
@@ -59,7 +65,7 @@ func Concerns(o operate.Overview) []Concern {
 		d.ParkedFirst)
 	add(d.NotifyQueueFills(), Warning, "terminate the session that `pgdispatch doctor` names, or its query finds",
 		"The notification queue of Postgres is %.0f %% full: starts wait for polls, up to 5 s each.", 100*d.NotifyQueue)
-	add(d.DeadLetters > 0, Warning, "`pgdispatch dead list`",
+	add(d.DeadLetters > 0, Warning, deadRemedy,
 		"%s dead %s to be replayed or discarded.", capital(Dead(d)), plural(d.DeadLetters, "letter waits", "letters wait"))
 	add(d.WithoutPoller > 0, Warning, "start workers, or correct task_queue in the workflow definitions",
 		"%s on %s that no worker polls.",

@@ -13,8 +13,10 @@ type Plot struct {
 	Name string
 	// Parts names the parts of a bar, from the bottom up. A single part is the whole figure, and its name is the unit.
 	Parts []string
-	Bars  []Bar
-	Most  float64 // height of the highest bar
+	// Line names a figure that is drawn as a line over the bars. Empty means none.
+	Line string
+	Bars []Bar
+	Most float64 // height of the highest bar, or of the line
 
 	Write func(float64) string // formats a height with its unit
 }
@@ -23,7 +25,10 @@ type Plot struct {
 type Bar struct {
 	At    time.Time
 	Tops  []float64
-	Words string // the values as text, with units
+	Line  float64 // see Plot.Line
+	Words string  // the values as text, with units
+	// Stop is why nothing was started then. Empty means that nothing is known to have stopped starts.
+	Stop string
 }
 
 // Top formats the height of the highest bar with its unit, or a dash if nothing is known of any minute.
@@ -34,12 +39,15 @@ func (p Plot) Top() string {
 	return p.Write(p.Most)
 }
 
-// Height returns the height of the bar, 0 if nothing is known.
+// Timed reports whether the heights are seconds.
+func (p Plot) Timed() bool { return p.Parts[0] == "p50" || p.Parts[0] == "mean" }
+
+// Height returns the height of the bar or, if it is higher, of the line. It is 0 if nothing is known.
 func (b Bar) Height() float64 {
 	if len(b.Tops) == 0 {
 		return 0
 	}
-	return b.Tops[len(b.Tops)-1]
+	return max(b.Tops[len(b.Tops)-1], b.Line)
 }
 
 // unknown is the text for a minute of which nothing is known.
@@ -70,14 +78,26 @@ func Plots(o operate.Overview) []Plot {
 			latencyBar(func(m operate.Minute) operate.Waits { return m.Waits })),
 		plotOf(o.Minutes, "Startable to started", []string{"p50", "p99"}, seconds,
 			latencyBar(func(m operate.Minute) operate.Waits { return m.StartableWaits })),
-		plotOf(o.Minutes, "Ends per minute", []string{"completed", "failed"}, func(n float64) string {
-			return Number(int64(n))
-		}, func(m operate.Minute) Bar {
+		plotOf(o.Minutes, "Ends per minute", []string{"completed", "failed"}, whole, func(m operate.Minute) Bar {
 			return Bar{Tops: []float64{float64(m.Completed), float64(m.Completed + m.Failed)},
 				Words: fmt.Sprintf("%s completed, %s failed", Number(m.Completed), Number(m.Failed))}
 		}),
 	}
 }
+
+// Throughput returns the plot of what was started and ended per minute.
+func Throughput(o operate.Overview) Plot {
+	p := plotOf(o.Minutes, "Per minute", []string{"completed", "failed"}, whole, func(m operate.Minute) Bar {
+		started := 60 * m.StartsPerSecond()
+		return Bar{Tops: []float64{float64(m.Completed), float64(m.Completed + m.Failed)}, Line: started,
+			Words: fmt.Sprintf("%s started, %s completed, %s failed", whole(started), Number(m.Completed), Number(m.Failed))}
+	})
+	p.Line = "started"
+	return p
+}
+
+// whole formats a height that is a number of things.
+func whole(n float64) string { return Number(int64(n + .5)) }
 
 // seconds formats a height in seconds.
 func seconds(s float64) string { return Span(time.Duration(s * float64(time.Second))) }

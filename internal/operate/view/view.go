@@ -114,6 +114,27 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%d d %d h", d/day, d%day/time.Hour)
 }
 
+// Ago formats how long ago something happened, or in how long it will, in one unit.
+func Ago(d time.Duration) string {
+	far, text := d.Abs(), ""
+	switch day := 24 * time.Hour; {
+	case far < time.Second:
+		return "now"
+	case far < time.Minute:
+		text = fmt.Sprintf("%d s", far/time.Second)
+	case far < time.Hour:
+		text = fmt.Sprintf("%d min", far/time.Minute)
+	case far < day:
+		text = fmt.Sprintf("%d h", far/time.Hour)
+	default:
+		text = fmt.Sprintf("%d d", far/day)
+	}
+	if d < 0 {
+		return "in " + text
+	}
+	return text + " ago"
+}
+
 // SpanOf formats a duration, or a dash for nil.
 func SpanOf(d *time.Duration) string {
 	if d == nil {

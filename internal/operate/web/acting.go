@@ -3,7 +3,11 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
@@ -22,6 +26,7 @@ type Changer interface {
 	Replay(ctx context.Context, executionID, who string) (operate.Replay, error)
 	ReplayAll(ctx context.Context, items []int64, who string) ([]operate.Replayed, error)
 	Discard(ctx context.Context, items []int64, who string) ([]int64, error)
+	SendSignal(ctx context.Context, executionID, name, payload, who string) (int64, error)
 	ResendSignal(ctx context.Context, id int64, executionID, who string) (operate.Resent, bool, error)
 }
 
@@ -59,14 +64,15 @@ func (v visit) actRoutes() routes {
 		"workspaces/{id}/plan": v.setPlan, "workspaces/{id}/limit": v.setLimit, "workspaces/{id}/rate": v.setRate,
 		"workspaces/{id}/burst": v.setBurst,
 		"items/{id}/cancel":     v.cancelItem, "items/{id}/retry": v.retryItem, "items/{id}/replay": v.replayItem,
-		"items/{id}/discard": v.discardItem, "items/{id}/resend": v.resendSignal,
-		"items/selected/cancel": v.bulkOf(selected["cancel"], "item"), "items/selected/retry": v.bulkOf(selected["retry"],
-			"item"), "items/selected/replay": v.bulkOf(replay, "item"),
+		"items/{id}/discard": v.discardItem, "items/{id}/resend": v.resendSignal, "items/{id}/signal": v.sendSignal,
 		"items/{id}/request-cancel": v.requestCancel, "items/{id}/terminate": v.terminate,
-		"dead/replay": v.bulk(replay), "dead/discard": v.bulk(discard),
+		"dead/replay": v.bulk(replay, "dead letter"), "dead/discard": v.bulk(discard, "dead letter"),
 		"settings/pause": v.pauseAll(true), "settings/resume": v.pauseAll(false), "settings/max-claims": v.setMaxClaims,
 	} {
 		all["POST "+Prefix+path] = v.act(do)
+	}
+	for name, verb := range verbs {
+		all["POST "+Prefix+"items/selected/"+name] = v.act(v.bulk(verb, "item"))
 	}
 	return all
 }
@@ -87,17 +93,45 @@ func readOnly(r *http.Request) (string, any, error) {
 	return "", nil, problem{http.StatusForbidden, "Nothing was changed: these pages are read-only.", remedy}
 }
 
-// change carries out a form and returns the next page: a redirect with a note on the result, or a page to show
-// directly.
+// change carries out a form and returns where to redirect to.
 type change func(r *http.Request, who string) (next, error)
 
 type next struct {
-	to, done string // a path to redirect to, and a key of doneWords
-	name     string // if to is empty, the page to show
-	data     any
+	to, done string // an address to redirect to, and a key of doneWords or verbs
+	// count and left are how many items a bulk change has changed, and left unchanged.
+	count, left int
 }
 
-const doneParameter = "done"
+// address returns the address that says what was done.
+func (n next) address() string {
+	path, text, _ := strings.Cut(n.to, "?")
+	query, _ := url.ParseQuery(text) // what cannot be read is left out
+	query.Set(doneParameter, n.done)
+	if n.count > 0 || n.left > 0 {
+		query.Set(countParameter, strconv.Itoa(n.count))
+		query.Set(leftParameter, strconv.Itoa(n.left))
+	}
+	return path + "?" + query.Encode()
+}
+
+// The parameters of the address that a change redirects to.
+const doneParameter, countParameter, leftParameter = "done", "count", "left"
+
+// noticeOf says what a change did. No other text can be shown by an address.
+func noticeOf(query url.Values) string {
+	count, _ := strconv.Atoi(query.Get(countParameter))
+	left, _ := strconv.Atoi(query.Get(leftParameter))
+	verb, bulk := verbs[query.Get(doneParameter)]
+	if !bulk || count < 0 {
+		return doneWords[query.Get(doneParameter)]
+	}
+	text := counted(count, "item") + " " + verb.past + "."
+	if left > 0 {
+		text += fmt.Sprintf(" %s unchanged: already handled by someone else, of a workspace that you may not act in, or "+
+			"of a deleted definition.", counted(left, "other"))
+	}
+	return text
+}
 
 // doneWords are the only texts that a URL can make a page show.
 var doneWords = map[string]string{
@@ -110,6 +144,7 @@ var doneWords = map[string]string{
 	"replayed":  "Replayed as a new item.",
 	"discarded": "Discarded. It is no longer listed.",
 	"resent":    "The signal was sent again. A replica will deliver it.",
+	"sent":      "The signal was sent. A replica will deliver it.",
 }
 
 // act carries out a form in the sender's name and then redirects, so that reloading the result does not repeat the
@@ -125,15 +160,11 @@ func (v visit) act(do change) http.HandlerFunc {
 			then, err = do(r.WithContext(context.WithoutCancel(r.Context())), who)
 		}
 		v.forget()
-		switch {
-		case err != nil:
-			v.answer(w, r, "", nil, v.refused(r, err, who))
+		if err != nil {
+			v.answer(w, r, "", "", nil, v.refused(r, err, who))
 			return
-		case then.to == "":
-			v.answer(w, r, then.name, then.data, nil)
-		default:
-			v.redirect(w, r, then.to+"?"+doneParameter+"="+then.done)
 		}
+		v.redirect(w, r, then.address())
 		v.Log.InfoContext(r.Context(), "Changed in the web view", "path", r.URL.Path, "who", who)
 	}
 }

@@ -32,11 +32,12 @@ func TestADryRunNamesExactlyWhatTheFormDoes(t *testing.T) {
 
 	b.read.letters = append([]int64{2001}, b.read.letters...) // failed since the page was made
 	b.change.long = true
-	code, text = b.post("/ui/dead/replay", url.Values{"items": {items}})
-	require.Equal(t, 200, code)
+	code, to := b.post("/ui/dead/replay", url.Values{"items": {items}, "back": {"dead/letters?error=card"}})
+	require.Equal(t, 303, code)
+	_, text = b.get(to)
 	require.Equal(t, []string{"replay 500 by web", "replay 500 by web", "replay 234 by web"}, b.change.calls,
 		"in batches, without the later one")
-	require.Contains(t, text, "1,234 dead letters replayed")
+	require.Contains(t, text, "1,234 items replayed.")
 
 	b = newBrowser(t)
 	b.read.letters = make([]int64, bulkMost+1)
@@ -63,7 +64,7 @@ func TestDeadLettersAreListedPageByPage(t *testing.T) {
 	for _, path := range []string{"/ui/dead/letters?error=card", "/ui/dead/letters?kind=card"} {
 		_, text := b.get(path)
 		require.Nil(t, b.read.deadFilter.After)
-		_, next, _ := strings.Cut(text, `<a rel="next" href="`)
+		_, next, _ := strings.Cut(text, `rel="next" href="`)
 		next, _, _ = strings.Cut(next, `"`)
 		code, _ := b.get(html.UnescapeString(next))
 		require.Equal(t, 200, code)
@@ -91,15 +92,16 @@ func TestABulkThatStopsHalfWaySaysHowFarItCame(t *testing.T) {
 	}
 	b.change.err, b.change.failsAt = errAway, 2
 	code, text := b.post("/ui/dead/discard", url.Values{"items": {strings.Join(ids, ",")}})
-	require.Equal(t, 200, code)
+	require.Equal(t, 503, code)
 	require.Contains(t, text, "500 of 1,200 dead letters discarded")
 	require.NotContains(t, text, "bob")
 	require.Len(t, b.change.calls, 2)
 
 	b = newBrowser(t)
 	b.change.late = true
-	_, text = b.post("/ui/dead/discard", url.Values{"items": {"7,8"}})
-	require.Contains(t, text, "0 dead letters discarded")
+	_, to := b.post("/ui/dead/discard", url.Values{"items": {"7,8"}})
+	_, text = b.get(to)
+	require.Contains(t, text, "0 items discarded.")
 	require.Contains(t, text, "2 others unchanged")
 }
 

@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
@@ -18,11 +19,19 @@ type confirmation struct {
 	AskReason bool
 	Reason    string
 	Wrong     string
-	// Items holds the comma-separated IDs of a bulk change, Newest the items to list.
-	Items  string
-	Newest []listed
-	Note   string
+	// Items holds the comma-separated IDs of a bulk change, Rows the items to list.
+	Items string
+	Rows  []listed
+	Note  string
+	// Destroys reports whether the change cannot be undone.
+	Destroys bool
 }
+
+// BackTo returns Back below Prefix, for the form.
+func (c confirmation) BackTo() string { return strings.TrimPrefix(c.Back, Prefix) }
+
+// Acting is false, so that the list has no checkboxes.
+func (confirmation) Acting() bool { return false }
 
 func askTerminate(i operate.Item) confirmation {
 	return confirmation{
@@ -31,6 +40,7 @@ func askTerminate(i operate.Item) confirmation {
 			" ends immediately. Its code is not notified and cannot clean up. The item becomes a dead letter, " +
 			"which can be replayed.", "To let the workflow clean up, request its cancellation instead."},
 		To: pathOf(i.ID) + "/terminate", Button: "Terminate", Back: pathOf(i.ID), AskReason: true,
+		Destroys: true,
 	}
 }
 
@@ -47,12 +57,16 @@ func (v visit) confirmDiscard(r *http.Request) (string, any, error) {
 	if err == nil && !choicesOf(item).Discard {
 		err = v.itemAsItIs(r, "")
 	}
+	if err != nil {
+		return "", nil, err
+	}
+	rows, err := v.listed(r.Context(), []operate.Item{item})
 	return "confirm", confirmation{
 		Heading: fmt.Sprintf("Discard item %d?", item.ID),
 		What: []string{"It is marked as handled and no longer listed among the dead letters. Only the retention of " +
 			"finished items deletes it. It can still be replayed from its page."},
 		To: pathOf(item.ID) + "/discard", Button: "Discard", Back: pathOf(item.ID),
-		Newest: v.listed([]operate.Item{item}),
+		Rows: rows, Destroys: true,
 	}, err
 }
 
@@ -74,5 +88,6 @@ func (v visit) confirmPause(*http.Request) (string, any, error) {
 		What: []string{"No replica starts items of any workspace until you resume. Running workflows continue, and " +
 			"their ends are recorded. New items wait."},
 		To: Prefix + "settings/pause", Button: "Pause everything", Back: Prefix + "settings",
+		Destroys: true,
 	}, nil
 }

@@ -111,18 +111,18 @@ func (v visit) findLetters(r *http.Request, workspaces []string, after *operate.
 // lettersData is the data of a list of dead letters.
 type lettersData struct {
 	letterFilter
-	Acting  bool
-	acts    acting
-	Bar     filterBar
-	Letters []operate.Item
+	Acting bool
+	Bar    filterBar
+	Rows   []listed
+	Back   string // the list's address, below Prefix
 	// Examined is the number of failures that were examined if there are more, or 0.
 	Examined int
 	First    bool
 	Next     string // URL of the next page, or empty
 }
 
-// ActsIn reports whether the visitor may act in a workspace.
-func (d lettersData) ActsIn(workspace string) bool { return d.acts.in(workspace) }
+// Verbs are the actions on selected dead letters.
+func (lettersData) Verbs() []bulkVerb { return []bulkVerb{replay, discard} }
 
 func (v visit) letters(r *http.Request, bar filterBar) (string, any, error) {
 	after, err := parseDeadKey(r.URL.Query().Get("after"))
@@ -134,17 +134,20 @@ func (v visit) letters(r *http.Request, bar filterBar) (string, any, error) {
 		return "", nil, err
 	}
 	ids := f.ids
-	d := lettersData{letterFilter: f.letterFilter, Acting: v.acts.any(), acts: v.acts, Bar: bar, First: after == nil}
-	if d.Letters, err = v.Read.Items(r.Context(), ids[:min(len(ids), pageSize)], nil, false); err != nil {
+	d := lettersData{letterFilter: f.letterFilter, Acting: v.acts.any(), Bar: bar, First: after == nil,
+		Back: strings.TrimPrefix(r.URL.RequestURI(), Prefix)}
+	letters, err := v.Read.Items(r.Context(), ids[:min(len(ids), pageSize)], nil, false)
+	if err != nil {
 		return "", nil, err
 	}
-	if shown := len(d.Letters); len(ids) > pageSize && shown > 0 && d.Letters[shown-1].FinishedAt != nil {
+	if shown := len(letters); len(ids) > pageSize && shown > 0 && letters[shown-1].FinishedAt != nil {
 		d.Next = with(r.URL, "after",
-			formatDeadKey(operate.DeadKey{FailedAt: *d.Letters[shown-1].FinishedAt, ID: d.Letters[shown-1].ID}))
+			formatDeadKey(operate.DeadKey{FailedAt: *letters[shown-1].FinishedAt, ID: letters[shown-1].ID}))
 	} else if f.further != nil {
 		d.Examined, d.Next = lettersLooked, with(r.URL, "after", formatDeadKey(*f.further))
 	}
-	return "letters", d, nil
+	d.Rows, err = v.listed(r.Context(), letters)
+	return "letters", d, err
 }
 
 // formatDeadKey encodes the end of a page of dead letters for a URL.
@@ -168,25 +171,41 @@ func parseDeadKey(text string) (*operate.DeadKey, error) {
 	return &operate.DeadKey{FailedAt: failedAt, ID: id}, nil
 }
 
-// bulkVerb is an action on many dead letters.
+// bulkVerb is an action on many items.
 type bulkVerb struct {
-	name, past, what string
-	do               func(on Changer, ctx context.Context, items []int64, who string) (int, error)
+	Name, Title, past, what string
+	// Destroys reports whether it cannot be undone.
+	Destroys bool
+	do       func(on Changer, ctx context.Context, items []int64, who string) (int, error)
 }
 
 var (
-	replay = bulkVerb{"replay", "replayed",
-		"Each is started again as a new item with a new workflow ID, under the usual limits.",
+	cancel = bulkVerb{"cancel", "Cancel", "cancelled",
+		"Each is never started. Items that are claimed, running or unanswered are skipped.", true,
+		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
+			done, err := on.CancelItems(ctx, items, who)
+			return len(done), err
+		}}
+	retry = bulkVerb{"retry", "Retry now", "due now",
+		"Each is due now, under the usual limits. Items that do not wait are skipped.", false,
+		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
+			done, err := on.RetryItems(ctx, items, who)
+			return len(done), err
+		}}
+	replay = bulkVerb{"replay", "Replay", "replayed",
+		"Each is started again as a new item with a new workflow ID, under the usual limits.", false,
 		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
 			done, err := on.ReplayAll(ctx, items, who)
 			return len(done), err
 		}}
-	discard = bulkVerb{"discard", "discarded",
-		"Each is marked as handled and no longer listed. Only the retention of finished items deletes it.",
+	discard = bulkVerb{"discard", "Discard", "discarded",
+		"Each is marked as handled and no longer listed. Only the retention of finished items deletes it.", true,
 		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
 			done, err := on.Discard(ctx, items, who)
 			return len(done), err
 		}}
+	// verbs are all of them by name.
+	verbs = map[string]bulkVerb{"cancel": cancel, "retry": retry, "replay": replay, "discard": discard}
 )
 
 // dryRun asks for confirmation and lists the dead letters. The form contains their IDs, so later failures are not
@@ -203,21 +222,18 @@ func (v visit) dryRun(verb bulkVerb) handler {
 			return "", nil, err
 		}
 		ask := askBulk(verb, f, ids, items)
-		if len(ids) > 0 {
-			ask.Newest = v.listed(items[:min(len(items), samplesShown)])
-		}
-		return "confirm", ask, nil
+		ask.Rows, err = v.listed(r.Context(), items[:min(len(items), samplesShown)])
+		return "confirm", ask, err
 	}
 }
 
 func askBulk(verb bulkVerb, f found, ids []int64, items []operate.Item) confirmation {
-	name := strings.ToUpper(verb.name[:1]) + verb.name[1:]
-	c := confirmation{Heading: name + " dead letters?", Back: f.To("letters")}
+	c := confirmation{Heading: verb.Title + " dead letters?", Back: f.To("letters"), Destroys: verb.Destroys}
 	if len(ids) == 0 {
-		c.What = []string{"No open dead letter matches, so there is nothing to " + verb.name + "."}
+		c.What = []string{"No open dead letter matches, so there is nothing to " + verb.Name + "."}
 		if f.further != nil {
 			c.What = []string{fmt.Sprintf("None of the newest %s failures matches. For older ones, use `pgdispatch dead %s`.",
-				view.Number(bulkLooked), verb.name)}
+				view.Number(bulkLooked), verb.Name)}
 		}
 		return c
 	}
@@ -226,7 +242,7 @@ func askBulk(verb bulkVerb, f found, ids []int64, items []operate.Item) confirma
 		workspaces[item.WorkspaceID] = true
 	}
 	count := counted(len(ids), "dead letter")
-	c.What = []string{fmt.Sprintf("This would %s %s of %s.", verb.name, count, counted(len(workspaces), "workspace")),
+	c.What = []string{fmt.Sprintf("This would %s %s of %s.", verb.Name, count, counted(len(workspaces), "workspace")),
 		verb.what}
 	if f.Kind != "" {
 		c.What = append(c.What,
@@ -236,15 +252,15 @@ func askBulk(verb bulkVerb, f found, ids []int64, items []operate.Item) confirma
 	if f.further != nil {
 		c.What = append(c.What,
 			fmt.Sprintf("They are among the newest %s failures. For older ones, use `pgdispatch dead %s`.",
-				view.Number(bulkLooked), verb.name))
+				view.Number(bulkLooked), verb.Name))
 	}
 	if len(f.ids) > bulkMost {
 		c.What = append(c.What,
 			fmt.Sprintf("There are more. One action covers at most %s, the latest failures. Repeat it for the others, or use "+
 				"`pgdispatch dead %s`.",
-				view.Number(bulkMost), verb.name))
+				view.Number(bulkMost), verb.Name))
 	}
-	c.To, c.Button = Prefix+"dead/"+verb.name, name+" "+count
+	c.To, c.Button = Prefix+"dead/"+verb.Name, verb.Title+" "+count
 	texts := make([]string, len(ids))
 	for n, id := range ids {
 		texts[n] = strconv.FormatInt(id, 10)
@@ -263,17 +279,9 @@ func counted(n int, thing string) string {
 	return view.Number(int64(n)) + " " + thing
 }
 
-// bulkDone is the data of the page that shows a bulk action's result.
-type bulkDone struct {
-	Heading string
-	What    []string
-}
-
-// bulk applies verb to the dead letters named in the form that are still open; see bulkOf.
-func (v visit) bulk(verb bulkVerb) change { return v.bulkOf(verb, "dead letter") }
-
-// bulkOf applies verb to the items named in the form that allow it, lowest ID first, one transaction per batch.
-func (v visit) bulkOf(verb bulkVerb, thing string) change {
+// bulk applies verb to the items named in the form that allow it, lowest ID first, one transaction per batch. It leads
+// back to the list.
+func (v visit) bulk(verb bulkVerb, thing string) change {
 	return func(r *http.Request, who string) (next, error) {
 		ids, err := readItems(r.PostForm.Get("items"))
 		if err != nil {
@@ -286,11 +294,11 @@ func (v visit) bulkOf(verb bulkVerb, thing string) change {
 				return next{}, err // nothing was changed
 			}
 			if err != nil {
-				v.Log.WarnContext(r.Context(), "Bulk change failed", "verb", verb.name, "done", done, "error", err)
-				return next{name: "done",
-					data: bulkDone{fmt.Sprintf("%s of %s %s", view.Number(int64(done)), counted(len(ids), thing), verb.past),
-						[]string{"The database then stopped answering. The others are unchanged, except possibly one batch of up to " +
-							"500. Start again from the list: none is processed twice."}}}, nil
+				v.Log.WarnContext(r.Context(), "Bulk change failed", "verb", verb.Name, "done", done, "error", err)
+				return next{}, problem{http.StatusServiceUnavailable,
+					fmt.Sprintf("%s of %s %s", view.Number(int64(done)), counted(len(ids), thing), verb.past),
+					"The database then stopped answering. The others are unchanged, except possibly one batch of up to 500. " +
+						"Start again from the list: none is processed twice."}
 			}
 		}
 		if done == 0 {
@@ -298,15 +306,16 @@ func (v visit) bulkOf(verb bulkVerb, thing string) change {
 				return next{}, err
 			}
 		}
-		d := bulkDone{Heading: counted(done, thing) + " " + verb.past}
-		if left := len(ids) - done; left > 0 {
-			d.What = []string{
-				fmt.Sprintf("%s unchanged: already handled by someone else, of a workspace that you may not act in, or "+
-					"of a deleted definition.",
-					counted(left, "other"))}
-		}
-		return next{name: "done", data: d}, nil
+		return next{to: Prefix + localPath(r.PostForm.Get("back")), done: verb.Name, count: done, left: len(ids) - done}, nil
 	}
+}
+
+// localPath returns the address of a list below Prefix, as a form named it, or that of all items.
+func localPath(back string) string {
+	if u, err := url.Parse(back); err != nil || u.Path != "items" && u.Path != "dead/letters" {
+		return "items"
+	}
+	return back
 }
 
 // onlyViews returns onlyViewed if the visitor sees some of the items and may act on none of them.

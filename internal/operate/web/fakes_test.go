@@ -40,6 +40,14 @@ func (f *fakeReader) WorkspaceDetail(_ context.Context, asked string) (operate.W
 		asked == id, f.err
 }
 
+func (f *fakeReader) WorkspacesOf(_ context.Context, ids []string) ([]operate.WorkspaceRow, error) {
+	return []operate.WorkspaceRow{{ID: ids[0], Name: hostile, Limit: 1, Running: 1}}, f.err
+}
+
+func (f *fakeReader) Nodes(context.Context, int64) ([]string, error) {
+	return []string{"charge", hostile}, f.err
+}
+
 func (f *fakeReader) Definitions(_ context.Context, _ string, atMost int) ([]operate.Definition, error) {
 	if f.rows >= atMost {
 		return make([]operate.Definition, atMost), f.err
@@ -140,6 +148,10 @@ func (f *fakeChanger) ReplayAll(_ context.Context, items []int64, who string) ([
 
 func (f *fakeChanger) Discard(_ context.Context, items []int64, who string) ([]int64, error) {
 	return f.items("discard", items, who)
+}
+
+func (f *fakeChanger) SendSignal(_ context.Context, execution, name, payload, who string) (int64, error) {
+	return 1, f.call("signal %s %q %s by %s", execution[:4], name, payload, who)
 }
 
 func (f *fakeChanger) ResendSignal(_ context.Context, signal int64, execution,

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
 // Filters are URL parameters. Users type them as `name:value` tokens in one line.
@@ -22,8 +24,8 @@ const (
 )
 
 var (
-	itemFilters   = []string{"status", "workspace", "definition", "error", "since", "until"}
-	letterFilters = itemFilters[1:]
+	letterFilters = []string{"workspace", "definition", "error", "since", "until"}
+	itemFilters   = append([]string{"status", "key", "priority", "params"}, letterFilters...)
 	// suggestedAges are suggested for since and until.
 	suggestedAges = []string{"15m", "1h", "24h", "168h"}
 )
@@ -33,6 +35,7 @@ type filterBar struct {
 	Path     string   // of the list
 	Names    []string // of the tokens
 	Happened string   // what since and until refer to, after "it"
+	More     bool     // whether Names are those of items
 	Tokens   []token  // in force
 	// Query has the filter in force as URL parameters. Typed is a line that was refused, and Wrong says why.
 	Query, Typed, Wrong string
@@ -42,7 +45,7 @@ type filterBar struct {
 type token struct{ Name, Value, Without string }
 
 func itemBar() filterBar {
-	return filterBar{Path: Prefix + "items", Names: itemFilters, Happened: "was enqueued"}
+	return filterBar{Path: Prefix + "items", Names: itemFilters, Happened: "was enqueued", More: true}
 }
 
 func letterBar() filterBar {
@@ -126,7 +129,7 @@ func typedFilter(inForce url.Values, line string, names []string) (url.Values, e
 		case typed.Has(name):
 			return nil, fmt.Errorf("%s is there twice", name)
 		case name == "status":
-			typed.Set(name, strings.ToUpper(t.Value))
+			typed.Set(name, statusNamed(t.Value))
 		default:
 			typed.Set(name, t.Value)
 		}
@@ -139,7 +142,20 @@ func typedFilter(inForce url.Values, line string, names []string) (url.Values, e
 	if _, err := readNarrow(next); err != nil {
 		return nil, err
 	}
+	if _, _, err := readMore(next); err != nil {
+		return nil, err
+	}
 	return next, checkStatus(next.Get("status"))
+}
+
+// statusNamed returns the status that is typed by its name or by that of its badge.
+func statusNamed(typed string) string {
+	for _, status := range statuses {
+		if strings.EqualFold(typed, view.Status(status)) {
+			return status
+		}
+	}
+	return strings.ToUpper(typed)
 }
 
 var (
@@ -178,7 +194,7 @@ const suggestionsShown = 10
 func (s *Site) suggest(w http.ResponseWriter, r *http.Request) {
 	names, err := s.suggestions(r)
 	if err != nil {
-		s.answer(w, r, "", nil, err)
+		s.answer(w, r, "", "", nil, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

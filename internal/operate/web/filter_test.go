@@ -59,7 +59,7 @@ func TestATypedFilterLeadsToTheAddressThatSaysIt(t *testing.T) {
 func TestAWrongTokenIsNamedBesideTheListAsItWas(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"statsu:FAILED": "there is no filter statsu; use status, workspace, definition, error, since, until; " +
+		"statsu:FAILED": "there is no filter statsu; use status, key, priority, params, workspace, definition, error, since, until; " +
 			"put a text with a colon in double quotes.",
 		"http://a": "there is no filter http;", "status:": "status has no value; write it after the colon, without a space.",
 		`workspace:""`: "workspace has no value;", "status:DONE": "status must be one of PENDING, UNANSWERED,",
@@ -74,7 +74,7 @@ func TestAWrongTokenIsNamedBesideTheListAsItWas(t *testing.T) {
 		require.Equal(t, 422, code, line)
 		require.Contains(t, text, `role="alert" id="filter-wrong">The filter was not changed: `+want, line)
 		require.Contains(t, text, `aria-label="Remove the filter workspace: acme"`)
-		require.Contains(t, text, "data-label=\"Item\"", "the list is there")
+		require.Contains(t, text, `aria-label="Table of items"`, "the list is there")
 		require.NotContains(t, text, "filter=", "no link has the line")
 	}
 	code, text := typed(t, "/ui/items", `"><script>alert(1)</script> x:y`, "")

@@ -23,7 +23,11 @@ const shownSignals = 50
 // itemData is the data of an item's page.
 type itemData struct {
 	listed
-	Story []view.Event
+	Story []step
+	// Failures are the attempts that failed, and Nodes the IDs of its definition's graph.
+	Failures []operate.Failure
+	Signals  []signal
+	Nodes    []string
 	// Why says why it waits, or is empty. Result is indented JSON, or empty.
 	Why, Result string
 	ResultCut   bool
@@ -36,8 +40,30 @@ type itemData struct {
 	Can       choices
 	// MayResend reports whether its given-up signals have a button that sends them again.
 	MayResend bool
-	// Reason is the text typed into the form, Wrong the reason why a change was refused.
+	// Reason is the text typed into the form, Wrong the reason why a change was refused. Typed is a signal that was
+	// refused.
 	Reason, Wrong string
+	Typed         map[string]string
+}
+
+// step is an event of the timeline, with its kind and the time since the event before it.
+type step struct {
+	view.Event
+	Kind, After string
+}
+
+// signal is a signal in words, with its indented payload.
+type signal struct {
+	operate.Signal
+	Text, Shown string
+}
+
+// GivenUp reports whether the signal was given up.
+func (s signal) GivenUp() bool { return s.State == "GIVEN_UP" && s.ID > 0 }
+
+// Kind is the class of the signal's state.
+func (s signal) Kind() string {
+	return map[string]string{"DELIVERED": "good", "GIVEN_UP": "bad"}[s.State]
 }
 
 func (v visit) item(r *http.Request) (string, any, error) {
@@ -58,8 +84,18 @@ func (v visit) itemData(r *http.Request, item operate.Item) (itemData, error) {
 	if err != nil {
 		return itemData{}, err
 	}
-	d := itemData{listed: listed{item, v.inTemporal(item)}, Story: view.Story(item, failures, signals),
-		Acting: v.acts.in(item.WorkspaceID)}
+	rows, err := v.listed(r.Context(), []operate.Item{item})
+	if err != nil {
+		return itemData{}, err
+	}
+	d := itemData{listed: rows[0], Story: stepsOf(item), Failures: failures, Acting: v.acts.in(item.WorkspaceID)}
+	for _, s := range signals {
+		shown, _ := view.IndentJSON(string(s.Payload), paramsShown)
+		d.Signals = append(d.Signals, signal{s, view.SignalOf(item, s), shown})
+	}
+	if d.Nodes, err = v.Read.Nodes(r.Context(), item.ID); err != nil {
+		return d, err
+	}
 	lines, whole := view.IndentJSON(string(item.Params), paramsShown)
 	d.Params, d.ParamsCut, d.Durations = lines, !whole, view.Durations(item)
 	if len(item.Result) > 0 {
@@ -78,9 +114,36 @@ func (v visit) itemData(r *http.Request, item operate.Item) (itemData, error) {
 	return d, nil
 }
 
-// findItem reads the item named by the path: by its number, its execution's ID or its workflow's ID.
+// stepsOf returns the timeline of an item, without what is listed beside it.
+func stepsOf(item operate.Item) (steps []step) {
+	events := view.Story(item, nil, nil)
+	for n, e := range events {
+		s := step{Event: e}
+		ended := item.FinishedAt != nil && e.At.Equal(*item.FinishedAt)
+		switch {
+		case e.Start:
+			s.Kind = "busy"
+		case ended && item.Status == "COMPLETED":
+			s.Kind = "good"
+		case ended && item.Status == "FAILED":
+			s.Kind = "bad"
+		}
+		if n > 0 {
+			s.After = strings.Replace(view.Span(e.At.Sub(events[n-1].At)), ".0 ", " ", 1)
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// findItem reads the item named by the path.
 func (s *Site) findItem(r *http.Request) (operate.Item, error) {
-	ref := temporal.TrimID(r.PathValue("id"))
+	return s.itemNamed(r.Context(), r.PathValue("id"))
+}
+
+// itemNamed reads an item by its number, its execution's ID or its workflow's ID.
+func (s *Site) itemNamed(ctx context.Context, name string) (operate.Item, error) {
+	ref := temporal.TrimID(name)
 	ids, executions := []int64{}, []string{}
 	if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
 		ids = append(ids, id)
@@ -89,7 +152,7 @@ func (s *Site) findItem(r *http.Request) (operate.Item, error) {
 	} else {
 		return operate.Item{}, bad("An item is identified by its number, its execution's ID or its workflow's ID.")
 	}
-	items, err := s.Read.Items(r.Context(), ids, executions, true)
+	items, err := s.Read.Items(ctx, ids, executions, true)
 	if err != nil {
 		return operate.Item{}, err
 	}
@@ -103,7 +166,7 @@ func (s *Site) findItem(r *http.Request) (operate.Item, error) {
 func (s *Site) params(w http.ResponseWriter, r *http.Request) {
 	item, err := s.findItem(r)
 	if err != nil {
-		s.answer(w, r, "", nil, err)
+		s.answer(w, r, "", "", nil, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -143,9 +206,10 @@ func (v visit) whyWaiting(ctx context.Context, item operate.Item) (string, error
 }
 
 // choices are the actions possible in an item's current state.
-type choices struct{ Cancel, Retry, RequestCancel, Terminate, Replay, Discard bool }
+type choices struct{ Cancel, Retry, RequestCancel, Terminate, Replay, Discard, Signal bool }
 
-func (c choices) Any() bool { return c != choices{} }
+// Any reports whether there is one beside the page's title.
+func (c choices) Any() bool { return c != choices{Signal: c.Signal} }
 
 // mayResend reports whether a given-up signal of the item may still arrive: at its workflow, or at its replay's.
 func mayResend(i operate.Item) bool {
@@ -153,6 +217,7 @@ func mayResend(i operate.Item) bool {
 }
 
 func choicesOf(i operate.Item) (c choices) {
+	c.Signal = i.Status == "PENDING" || i.Status == "CLAIMED" || i.Status == "DISPATCHED"
 	switch i.Status {
 	case "PENDING":
 		c.Cancel, c.Retry = !i.Unanswered, i.DueIn > 0
@@ -262,6 +327,25 @@ func (v visit) resendSignal(r *http.Request, who string) (next, error) {
 			return "", err
 		}
 		return "resent", err
+	})
+}
+
+// sendSignal sends the signal that the form names.
+func (v visit) sendSignal(r *http.Request, who string) (next, error) {
+	name, payload := r.PostForm.Get("signal"), r.PostForm.Get("payload")
+	if name == "" || payload != "" && operate.CheckJSON([]byte(payload)) != nil {
+		item, err := v.findMine(r)
+		if err != nil {
+			return next{}, err
+		}
+		d, err := v.itemData(r, item)
+		d.Typed = map[string]string{"signal": name, "payload": payload}
+		d.Wrong = "Nothing was sent: a signal has a name, and its payload is JSON or empty."
+		return next{}, orShown(err, "item", d)
+	}
+	return v.changeItem(r, func(i operate.Item) (string, error) {
+		_, err := v.Change.SendSignal(r.Context(), i.ExecutionID, name, payload, who)
+		return "sent", err
 	})
 }
 

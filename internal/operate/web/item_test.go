@@ -15,7 +15,7 @@ func TestTheItemPageShowsTheItemsKeys(t *testing.T) {
 	item.EnqueueKey, item.LimitKey = "sync-17", "smtp"
 	_, text := get(t, &fakeReader{item: &item}, "/ui/items/8")
 	require.Contains(t, text, "<dt>Enqueue key</dt><dd>sync-17</dd>")
-	require.Contains(t, text, "<dt>Limit key</dt><dd>smtp</dd>")
+	require.Contains(t, text, `<dt>Limit key</dt><dd><a href="/ui/items?key=smtp">smtp</a></dd>`)
 	item.IdempotencyKey, item.EnqueueKey, item.LimitKey = "", "", ""
 	_, text = get(t, &fakeReader{item: &item}, "/ui/items/8")
 	require.NotContains(t, text, "key</dt>")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,12 +19,16 @@ import (
 // pageSize is the maximum number of rows of a list.
 const pageSize = 50
 
+// mostMeant is how many names are suggested in place of one that nothing has.
+const mostMeant = 3
+
 var statuses = []string{"PENDING", "UNANSWERED", "CLAIMED", "DISPATCHED", "COMPLETED", "FAILED", "CANCELLED"}
 
 // itemsData is the data of the list of items.
 type itemsData struct {
 	Status string
 	narrow
+	more
 	Bar      filterBar
 	Page     operate.ItemPage
 	Next     string
@@ -31,10 +36,42 @@ type itemsData struct {
 	Filtered bool
 	Acting   bool
 	Tabs     []tab
+	// Meant are the workspaces that the filter may have meant, if none has its name.
+	Meant []meant
+	// Back is the list's address, below Prefix.
+	Back string
 }
+
+// Verbs are the actions on selected items.
+func (itemsData) Verbs() []bulkVerb { return []bulkVerb{retry, replay, cancel} }
+
+// meant is a name, and the address of the list with it.
+type meant struct{ Name, To string }
 
 // narrow holds the filters that all lists of items share, as typed.
 type narrow struct{ Workspace, Definition, Error, Since, Until string }
+
+// more holds the filters of the list of items only, as typed.
+type more struct{ Priority, Key, Params string }
+
+func readMore(query url.Values) (m more, f operate.ItemFilter, err error) {
+	m = more{query.Get("priority"), query.Get("key"), query.Get("params")}
+	if f.Key = m.Key; m.Priority != "" {
+		priority, wrong := strconv.Atoi(m.Priority)
+		if wrong != nil || priority < -operate.MaxPriority || priority > operate.MaxPriority {
+			return m, f, bad(fmt.Sprintf("priority must be a whole number from -%d to %[1]d.", operate.MaxPriority))
+		}
+		f.Priority = &priority
+	}
+	path, value, found := strings.Cut(m.Params, "=")
+	if m.Params != "" && (!found || path == "") {
+		return m, f, bad("params must be a field and its value, such as customer.country=SE.")
+	}
+	if m.Params != "" {
+		f.Field, f.Value = strings.Split(path, "."), value
+	}
+	return m, f, cmp.Or(checkText("key", m.Key), checkText("params", m.Params))
+}
 
 func readNarrow(query url.Values) (narrow, error) {
 	f := narrow{query.Get("workspace"), query.Get("definition"), query.Get("error"), query.Get("since"),
@@ -88,12 +125,12 @@ func (v visit) items(r *http.Request, bar filterBar) (string, any, error) {
 	if d.narrow, err = readNarrow(query); err != nil {
 		return "", nil, err
 	}
-	d.Filtered = d.Status != "" || d.narrow != narrow{}
-	filter, workspaces, err := v.itemFilter(r, d)
+	filter, workspaces, err := v.itemFilter(r, &d)
 	if err != nil {
 		return "", nil, err
 	}
-	counts, err := v.counts(r.Context(), d.narrow, workspaces)
+	d.Filtered = d.Status != "" || d.narrow != narrow{} || d.more != more{}
+	counts, err := v.counts(r.Context(), d, workspaces)
 	if err != nil {
 		return "", nil, err
 	}
@@ -104,16 +141,36 @@ func (v visit) items(r *http.Request, bar filterBar) (string, any, error) {
 			return "", nil, err
 		}
 	}
-	d.Rows = v.listed(d.Page.Items)
 	if d.Page.Next != 0 {
 		d.Next = with(r.URL, "before", strconv.FormatInt(d.Page.Next, 10))
 	}
-	return "items", d, nil
+	d.Back = strings.TrimPrefix(r.URL.RequestURI(), Prefix)
+	if d.Rows, err = v.listed(r.Context(), d.Page.Items); len(d.Rows) == 0 && err == nil {
+		d.Meant, err = v.meant(r, d.narrow)
+	}
+	return "items", d, err
+}
+
+// meant returns the workspaces that the filter may have meant by a name that none has.
+func (s *Site) meant(r *http.Request, f narrow) (all []meant, err error) {
+	if f.Workspace == "" {
+		return nil, nil
+	}
+	rows, err := s.Read.ListWorkspaces(r.Context(), f.Workspace, operate.ByName, nil, mostMeant)
+	for _, w := range rows {
+		if w.Name != f.Workspace && w.ID != f.Workspace {
+			all = append(all, meant{w.Name, with(r.URL, "workspace", w.Name)})
+		}
+	}
+	return all, err
 }
 
 // itemFilter reads the filter from the URL. A nil list of workspaces means no filter. An empty list means that none has
 // the name.
-func (s *Site) itemFilter(r *http.Request, d itemsData) (f operate.ItemFilter, workspaces []string, err error) {
+func (s *Site) itemFilter(r *http.Request, d *itemsData) (f operate.ItemFilter, workspaces []string, err error) {
+	if d.more, f, err = readMore(r.URL.Query()); err != nil {
+		return f, nil, err
+	}
 	f.Error = d.Error
 	f.Since, f.Until = d.period()
 	if err = checkStatus(d.Status); err != nil {
@@ -141,14 +198,48 @@ func (s *Site) itemFilter(r *http.Request, d itemsData) (f operate.ItemFilter, w
 type listed struct {
 	operate.Item
 	InTemporal string // URL of its workflow in Temporal's web interface, or empty
+	State      view.State
 }
 
-func (s *Site) listed(items []operate.Item) []listed {
+// Waited and Ran are durations in words.
+func (l listed) Waited() string { return view.Waited(l.Item) }
+
+// Ran is how long the item's workflow ran.
+func (l listed) Ran() string { return view.Ran(l.Item) }
+
+func (s *Site) listed(ctx context.Context, items []operate.Item) ([]listed, error) {
+	holds, err := s.holds(ctx, items)
 	rows := make([]listed, len(items))
 	for n, item := range items {
-		rows[n] = listed{item, s.inTemporal(item)}
+		rows[n] = listed{item, s.inTemporal(item), view.StateOf(item, holds)}
 	}
-	return rows
+	return rows, err
+}
+
+// holds reads what holds back those of the items that are due and wait.
+func (s *Site) holds(ctx context.Context, items []operate.Item) (h view.Holds, err error) {
+	waiting := map[string]bool{}
+	for _, i := range items {
+		if i.Status == "PENDING" && !i.Unanswered && i.DueIn == 0 {
+			waiting[i.WorkspaceID] = true
+		}
+	}
+	if len(waiting) == 0 {
+		return h, nil
+	}
+	seen, err := s.totals(ctx)
+	if err != nil {
+		return h, err
+	}
+	if out := view.OutageOf(seen); out != nil {
+		h.All = out.What
+	}
+	h.Keys, h.Workspaces = seen.Limits.Full(), map[string]operate.WorkspaceRow{}
+	rows, err := s.Read.WorkspacesOf(ctx, slices.Collect(maps.Keys(waiting)))
+	for _, row := range rows {
+		h.Workspaces[row.ID] = row
+	}
+	return h, err
 }
 
 // tab is a status in the list of items. Count is the number of items, or empty if it is not known.
@@ -165,11 +256,8 @@ func (d itemsData) tabs(r *http.Request, counts map[string]string) []tab {
 		query := r.URL.Query()
 		query.Del("before")
 		query.Set("status", status)
-		t := tab{Name: status, Status: status, To: Prefix + "items?" + query.Encode(), Current: d.Status == status,
+		t := tab{Name: view.Status(status), Status: status, To: Prefix + "items?" + query.Encode(), Current: d.Status == status,
 			Count: counts[status]}
-		if status == "" {
-			t.Name = "ALL"
-		}
 		all = append(all, t)
 	}
 	return all
@@ -177,8 +265,8 @@ func (d itemsData) tabs(r *http.Request, counts map[string]string) []tab {
 
 // counts returns how many items have each status, in words, of all workspaces or of the only one that the filter names.
 // It is nil with any other filter.
-func (s *Site) counts(ctx context.Context, f narrow, workspaces []string) (map[string]string, error) {
-	if f != (narrow{Workspace: f.Workspace}) || f.Workspace != "" && len(workspaces) != 1 {
+func (s *Site) counts(ctx context.Context, f itemsData, workspaces []string) (map[string]string, error) {
+	if f.narrow != (narrow{Workspace: f.Workspace}) || f.more != (more{}) || f.Workspace != "" && len(workspaces) != 1 {
 		return nil, nil
 	}
 	words := map[string]string{}
@@ -209,27 +297,12 @@ func (s *Site) counts(ctx context.Context, f narrow, workspaces []string) (map[s
 	return words, err
 }
 
-// selected are the actions on the items selected in a list.
-var selected = map[string]bulkVerb{
-	"cancel": {"cancel", "cancelled", "Each is never started. Items that are claimed, running or unanswered are skipped.",
-		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
-			done, err := on.CancelItems(ctx, items, who)
-			return len(done), err
-		}},
-	"retry": {"retry", "due now", "Each is due now, under the usual limits. Items that do not wait are skipped.",
-		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
-			done, err := on.RetryItems(ctx, items, who)
-			return len(done), err
-		}},
-	"replay": replay,
-}
-
 // askSelected asks for confirmation of an action on the selected items.
 func (v visit) askSelected(r *http.Request) (string, any, error) {
 	query := r.URL.Query()
-	verb, known := selected[query.Get("do")]
+	verb, known := verbs[query.Get("do")]
 	if !known {
-		return "", nil, bad("do must be cancel, retry or replay.")
+		return "", nil, bad("do must be cancel, retry, replay or discard.")
 	}
 	ids := []int64{}
 	for _, text := range query["item"] {
@@ -265,10 +338,11 @@ func (v visit) askSelected(r *http.Request) (string, any, error) {
 	for _, id := range slices.Compact(ids) {
 		texts = append(texts, strconv.FormatInt(id, 10))
 	}
-	name, count := strings.ToUpper(verb.name[:1])+verb.name[1:], counted(len(texts), "item")
+	count, back := counted(len(texts), "item"), localPath(query.Get("back"))
+	rows, err := v.listed(r.Context(), items)
 	return "confirm", confirmation{
-		Heading: fmt.Sprintf("%s %s?", name, count), What: []string{verb.what},
-		To: Prefix + "items/selected/" + verb.name, Button: name + " " + count, Back: Prefix + "items",
-		Items: strings.Join(texts, ","), Newest: v.listed(items),
-	}, nil
+		Heading: fmt.Sprintf("%s %s?", verb.Title, count), What: []string{verb.what}, Destroys: verb.Destroys,
+		To: Prefix + "items/selected/" + verb.Name, Button: verb.Title + " " + count, Back: Prefix + back,
+		Items: strings.Join(texts, ","), Rows: rows,
+	}, err
 }

@@ -32,7 +32,7 @@ type live struct {
 }
 
 // parts are the templates of the live page, in order. Each renders one element whose ID is the template's name.
-var parts = []string{"attention", "totals", "hour", "replicas", "stalled", "longest", "asof"}
+var parts = []string{"attention", "totals", "hour", "longest", "full", "stalled", "replicas", "asof"}
 
 // glance is the data of the overview.
 type glance struct {
@@ -44,7 +44,15 @@ type glance struct {
 	// Period is that of the plots. Whole has its minutes, and Charted one for each bar.
 	Period         period
 	Whole, Charted operate.Overview
+	// Stops are when nothing was started, as far as is known.
+	Stops []view.Stop
 }
+
+// Self and Anchor are the page's path and what is chosen on it, for the links to periods.
+func (glance) Self() string { return Prefix }
+
+// Anchor is empty, because the plots are at the top.
+func (glance) Anchor() string { return "" }
 
 // Count formats a number of items. From 10,000 on it is an estimate, or if the overview is confined, a lower bound.
 func (g glance) Count(n int64) string { return countWords(g.Confined, n) }
@@ -86,6 +94,11 @@ func (s *Site) look(ctx context.Context, list bool) (glance, error) {
 	if list && !s.live.listed && s.live.err == nil {
 		s.live.seen.Workspaces, s.live.err = s.Read.ListWorkspaces(ctx, "", operate.ByOldest, nil, liveWorkspaces)
 		s.live.listed = true
+		if s.live.err == nil && !s.confined {
+			var changes []operate.Administered
+			changes, s.live.err = s.Read.Audit(ctx, operate.AuditFilter{Subject: "settings"}, historyShown)
+			s.live.seen.Stops = view.Stops(s.live.seen.Overview, changes)
+		}
 	}
 	return s.live.seen, s.live.err
 }

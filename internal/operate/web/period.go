@@ -68,7 +68,9 @@ func (s *Site) withActivity(r *http.Request, d workspaceData) (_ workspaceData, 
 	stretches, err := s.Read.WorkspaceActivity(r.Context(), d.ID, d.Period.span)
 	n := max(d.Period.bar/operate.StretchMinutes, 1)
 	d.BarMinutes, d.Totals = n*operate.StretchMinutes, view.WorkspaceTotals(stretches)
-	d.Plots = view.WorkspacePlots(operate.JoinStretches(stretches, n))
+	if plots := view.WorkspacePlots(operate.JoinStretches(stretches, n)); plots != nil {
+		d.Charted = &charted{d.Period.Words, [][]view.Plot{plots[:1], plots[1:]}, plots}
+	}
 	return d, err
 }
 

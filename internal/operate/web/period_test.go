@@ -39,10 +39,10 @@ func TestTheActivityOfAWorkspaceIsOfTheChosenPeriod(t *testing.T) {
 		totals, first, ends string
 	}{
 		"1h": {12, "44 started, 22 completed, 11 failed, 0 cancelled. A bar is 5 minutes.", "00:00 UTC: –",
-			"2 completed, 1"},
+			"4 started, 2 completed, 1"},
 		"6h": {72, "284 started, 142 completed, 71 failed, 0 cancelled. A bar is 5 minutes.", "00:00 UTC: –",
 			"2 completed, 1"},
-		"24h": {96, "1,148 started, 574 completed, 287 failed, 0 cancelled. A bar is 15 minutes.", "00:00 UTC: 8",
+		"24h": {96, "1,148 started, 574 completed, 287 failed, 0 cancelled. A bar is 15 minutes.", "00:00 UTC: 8 started, 4 completed, 2 failed, 0 cancelled",
 			"6 completed, 3"},
 	} {
 		code, text := get(t, &fakeReader{}, "/ui/workspaces/"+id+"?period="+query)
@@ -52,7 +52,7 @@ func TestTheActivityOfAWorkspaceIsOfTheChosenPeriod(t *testing.T) {
 		require.Contains(t, text, c.ends+" failed, 0 cancelled</title>")
 		require.Contains(t, text, "mean 2.0 s, longest 7.0 s</title>")
 		require.Contains(t, text, `href="/ui/workspaces/`+id+`?period=`+query+`#activity" aria-current="true"`)
-		require.Equal(t, 3*c.bars, strings.Count(text, `class="hover"`))
+		require.Equal(t, 2*c.bars, strings.Count(text, `class="hover"`))
 	}
 	_, text := get(t, &fakeReader{empty: true}, "/ui/workspaces/"+id)
 	require.Contains(t, text, "Nothing was started or ended.")
@@ -73,7 +73,7 @@ func TestThePlotsAreOfTheChosenPeriod(t *testing.T) {
 		require.Contains(t, text, c.completed)
 		require.Contains(t, text, `data-stream="/ui/live?period=`+query+`"`)
 		require.Contains(t, text, `href="/ui/?period=`+query+`" aria-current="true"`)
-		require.Equal(t, 7*c.bars, strings.Count(text, `class="hover"`))
+		require.Equal(t, 5*c.bars, strings.Count(text, `class="hover"`))
 	}
 	code, text := get(t, &fakeReader{}, "/ui/")
 	require.Equal(t, 200, code)

@@ -64,7 +64,7 @@ func TestAVisitorOfAWorkspaceIsToldNothingOfAnother(t *testing.T) {
 			}
 		}
 		require.Contains(t, alone[visitor+"/ui/items"], "mine-failed")
-		require.Contains(t, alone[visitor+"/ui/items"], "FAILED <small>1</small>", "their own are counted")
+		require.Contains(t, alone[visitor+"/ui/items"], "Failed <small>1</small>", "their own are counted")
 		require.Contains(t, alone[visitor+"/ui/"], "mine is parked")
 		require.Contains(t, alone[visitor+"/ui/dead"], "mine-failed")
 	}
@@ -127,9 +127,9 @@ func TestAnOperatorOfOneWorkspaceActsThereAndBulkActionsStayThere(t *testing.T) 
 	pages := m.site(signin.Rights{Confined: true, Grants: []signin.Grant{{Workspace: "Mine", Operator: true}}})
 	require.Regexp(t, "^303 ", ask(t, pages, "POST", "/ui/workspaces/{workspace}/resume?", mine))
 	require.Contains(t, ask(t, pages, "GET", "/ui/dead/replay", mine), "This would replay 1 dead letter of 1 workspace.")
-	require.Contains(t, ask(t, pages, "POST", "/ui/dead/replay?items={letter},{theirs}", mine), "1 dead letter replayed")
+	require.Contains(t, ask(t, pages, "POST", "/ui/dead/replay?items={letter},{theirs}", mine), "count=1&done=replay&left=1")
 	require.Contains(t, ask(t, pages, "POST", "/ui/items/selected/cancel?items={waiting},{waits}", mine),
-		"1 item cancelled")
+		"count=1&done=cancel&left=1")
 	require.Contains(t, ask(t, pages, "GET", "/ui/workspaces/{workspace}", mine), "anna (web, proxy)")
 	require.Regexp(t, "^409 ", ask(t, pages, "POST", "/ui/items/"+of("DISPATCHED")+"/resend?signal={signal}", theirs))
 	require.Equal(t, int64(2), sqltest.Scalar[int64](m.Shop, "select count(*) from pgdispatch.signals where id <= 900002"))
@@ -185,11 +185,14 @@ func asked(ctx context.Context, r Reader, c Changer, of map[string]string) map[s
 		"ListItems": func() (any, error) {
 			return r.ListItems(ctx, operate.ItemFilter{}, "FAILED", both, of["flow"], 10)
 		},
-		"Items":      func() (any, error) { return r.Items(ctx, []int64{letter}, []string{execution}, true) },
-		"Failures":   func() (any, error) { return r.Failures(ctx, letter) },
-		"Signals":    func() (any, error) { return r.Signals(ctx, execution, nil, 10) },
-		"DeadGroups": func() (any, error) { return r.DeadGroups(ctx, 10) },
-		"DeadOfKind": func() (any, error) { return r.DeadOfKind(ctx, of["error"], both, nil, 10) },
+		"WorkspacesOf": func() (any, error) { return r.WorkspacesOf(ctx, both) },
+		"Nodes":        func() (any, error) { return r.Nodes(ctx, letter) },
+		"SendSignal":   func() (any, error) { return c.SendSignal(ctx, of["runs"], "go", "", "me") },
+		"Items":        func() (any, error) { return r.Items(ctx, []int64{letter}, []string{execution}, true) },
+		"Failures":     func() (any, error) { return r.Failures(ctx, letter) },
+		"Signals":      func() (any, error) { return r.Signals(ctx, execution, nil, 10) },
+		"DeadGroups":   func() (any, error) { return r.DeadGroups(ctx, 10) },
+		"DeadOfKind":   func() (any, error) { return r.DeadOfKind(ctx, of["error"], both, nil, 10) },
 		"SearchDeadLetters": func() (any, error) {
 			found, _, err := r.SearchDeadLetters(ctx, operate.DeadFilter{Workspaces: both}, 100, 10)
 			return found, err
@@ -298,9 +301,8 @@ func TestBulkFormsThatNameItemsOfSeveralWorkspacesChangeThoseOfOne(t *testing.T)
 			where workspace_id = $1::uuid and status = $2`, m.mine, status)
 	}
 	forms := []struct{ path, done string }{
-		{"/ui/items/selected/retry", "1 item due now"}, {"/ui/items/selected/cancel", "1 item cancelled"},
-		{"/ui/dead/discard", "1 dead letter discarded"}, {"/ui/items/selected/replay", "0 items replayed"},
-		{"/ui/dead/replay", "0 dead letters replayed"},
+		{"/ui/items/selected/retry", "count=1"}, {"/ui/items/selected/cancel", "count=1"},
+		{"/ui/dead/discard", "count=1"}, {"/ui/items/selected/replay", "count=0"}, {"/ui/dead/replay", "count=0"},
 	}
 	items := "?items=" + strings.Join([]string{of("FAILED"), of("PENDING"), of("DISPATCHED"), theirs["letter"],
 		theirs["waiting"], theirs["running"]}, ",")
@@ -318,7 +320,7 @@ func TestBulkFormsThatNameItemsOfSeveralWorkspacesChangeThoseOfOne(t *testing.T)
 		pages := m.site(operator)
 		for n, form := range forms {
 			answer := ask(t, pages, "POST", form.path+items, nil)
-			require.Regexp(t, "^200 ", answer, form.path)
+			require.Regexp(t, "^303 ", answer, form.path)
 			if operator.Confined {
 				require.Contains(t, answer, form.done, n)
 			}

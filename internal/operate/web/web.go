@@ -28,11 +28,13 @@ type Reader interface {
 	Overview(ctx context.Context) (operate.Overview, error)
 	ListWorkspaces(ctx context.Context, search string, by operate.WorkspaceOrder, after *operate.WorkspaceKey,
 		atMost int) ([]operate.WorkspaceRow, error)
+	WorkspacesOf(ctx context.Context, ids []string) ([]operate.WorkspaceRow, error)
 	WorkspacesNamed(ctx context.Context, ids, names []string, atMost int) ([]operate.WorkspaceName, error)
 	FindWorkspaces(ctx context.Context, idOrName string) ([]operate.WorkspaceName, error)
 	ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces []string, definition string,
 		atMost int) (operate.ItemPage, error)
 	Items(ctx context.Context, items []int64, executions []string, withParams bool) ([]operate.Item, error)
+	Nodes(ctx context.Context, item int64) ([]string, error)
 	Failures(ctx context.Context, item int64) ([]operate.Failure, error)
 	Signals(ctx context.Context, executionID string, states []string, atMost int) ([]operate.Signal, error)
 	DeadGroups(ctx context.Context, atMost int) ([]operate.DeadGroup, error)
@@ -103,12 +105,12 @@ var templateFiles embed.FS
 var staticFiles embed.FS
 
 // pages holds the template of each page, with the layout, by the page's name.
-var pages = parsePages("overview", "workspaces", "workspace", "items", "item", "dead", "letters", "confirm", "done",
+var pages = parsePages("overview", "workspaces", "workspace", "items", "item", "dead", "letters", "confirm",
 	"settings", "problem")
 
 func parsePages(names ...string) map[string]*template.Template {
 	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html",
-		"templates/live.html", "templates/frame.html", "templates/parts.html", "templates/itemforms.html",
+		"templates/live.html", "templates/frame.html", "templates/itemlist.html", "templates/itemforms.html",
 		"templates/filter.html"))
 	all := map[string]*template.Template{}
 	for _, name := range names {
@@ -150,7 +152,7 @@ func (v visit) routes() routes {
 	for path, of := range map[string]handler{
 		"{$}": v.overview, "workspaces": v.workspaces, "workspaces/{id}": v.workspace,
 		"items": itemBar().filtered(v.items), "items/{id}": v.item, "dead": v.dead,
-		"dead/letters": letterBar().filtered(v.letters), "settings": v.settings,
+		"dead/letters": letterBar().filtered(v.letters), "settings": v.settings, "find": v.find,
 	} {
 		all["GET "+Prefix+path] = v.page(of)
 	}
@@ -201,7 +203,6 @@ func (s shown) Error() string { return "shown on page " + s.Name }
 // sheet is the data of the layout template.
 type sheet struct {
 	Title string
-	Path  string
 	Done  string // result of the change that redirected here, or empty
 	Data  any
 	// Outage is what stops all starts, or nil.
@@ -223,13 +224,21 @@ type handler = func(*http.Request) (name string, data any, err error)
 // page renders what a handler returns.
 func (s *Site) page(of handler) http.HandlerFunc {
 	return s.inTurn(func(w http.ResponseWriter, r *http.Request) {
+		notice := ""
+		if query := r.URL.Query(); query.Has(doneParameter) {
+			notice, r = noticeOf(query), r.Clone(r.Context())
+			for _, name := range []string{doneParameter, countParameter, leftParameter} {
+				query.Del(name)
+			}
+			r.URL.RawQuery = query.Encode()
+		}
 		name, data, err := of(r)
-		s.answer(w, r, name, data, err)
+		s.answer(w, r, notice, name, data, err)
 	})
 }
 
-// answer writes a page, or the page that explains err.
-func (s *Site) answer(w http.ResponseWriter, r *http.Request, name string, data any, err error) {
+// answer writes a page with the result of the change that led to it, or the page that explains err.
+func (s *Site) answer(w http.ResponseWriter, r *http.Request, notice, name string, data any, err error) {
 	var to moved
 	if errors.As(err, &to) {
 		s.redirect(w, r, string(to))
@@ -240,7 +249,7 @@ func (s *Site) answer(w http.ResponseWriter, r *http.Request, name string, data 
 		page := s.explain(r, err)
 		code, name, data = page.Code, page.Name, page.Data
 	}
-	frame := sheet{name, r.URL.Path, doneWords[r.URL.Query().Get(doneParameter)], data, outage, s.signedIn(r)}
+	frame := sheet{name, notice, data, outage, s.signedIn(r)}
 	var out strings.Builder
 	if err := pages[name].ExecuteTemplate(&out, "layout.html", frame); err != nil {
 		s.Log.ErrorContext(r.Context(), "Cannot render a page", "path", r.URL.Path, "error", err)

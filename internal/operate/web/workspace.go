@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
-	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
 // workspacesData is the data of the list of workspaces.
@@ -96,14 +95,24 @@ type workspaceData struct {
 	Items           operate.ItemPage
 	Rows            []listed // of Items
 	History         []operate.Administered
-	// Plots are of Period, Totals what they add up to, BarMinutes the minutes of a bar. Nil if nothing happened.
-	Plots      []view.Plot
+	// Charted are the plots of Period, Totals what they add up to, BarMinutes the minutes of a bar. Nil if nothing
+	// happened.
+	Charted    *charted
 	Period     period
 	Totals     string
 	BarMinutes int
 	// Typed holds the forms' values by field: the current value, or the refused input. Wrong holds why it was refused.
 	Typed, Wrong map[string]string
 }
+
+// Self and Anchor are for the links to periods.
+func (d workspaceData) Self() string { return Prefix + "workspaces/" + d.ID }
+
+// Anchor is the plots' place on the page.
+func (workspaceData) Anchor() string { return "#activity" }
+
+// Listed has the newest items for the table, without checkboxes.
+func (d workspaceData) Listed() itemsData { return itemsData{Rows: d.Rows} }
 
 func (v visit) workspace(r *http.Request) (string, any, error) {
 	d, err := v.workspaceData(r)
@@ -139,7 +148,9 @@ func (v visit) workspaceData(r *http.Request) (d workspaceData, err error) {
 	if d.Items, err = v.Read.ListItems(ctx, operate.ItemFilter{}, "", []string{d.ID}, "", newestShown); err != nil {
 		return d, err
 	}
-	d.Rows = v.listed(d.Items.Items)
+	if d.Rows, err = v.listed(ctx, d.Items.Items); err != nil {
+		return d, err
+	}
 	if d.History, err = v.Read.Audit(ctx, operate.AuditFilter{Subject: "workspace " + d.ID}, historyShown); err != nil {
 		return d, err
 	}

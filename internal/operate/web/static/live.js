@@ -12,15 +12,13 @@ function say(text) {
 }
 
 const pause = document.getElementById("pause");
-const pressed = () => pause.getAttribute("aria-pressed") === "true";
-// A stream runs until its button is pressed, a page without one is asked for again while its button is pressed.
-const paused = () => pressed() === ("stream" in live.dataset);
+const paused = () => pause.getAttribute("aria-pressed") !== "true";
 const held = () => paused() ? "Updates are paused." : waiting.size > 0 ? "Updates are paused while something is selected. Press Escape to resume." : "";
 
 // Parts that the user reads or selects are not replaced.
 function busy(part) {
   if (paused()) return true;
-  if (part.querySelector("input:checked")) return true;
+  if (part.querySelector("input[type=checkbox]:checked")) return true;
   const selection = document.getSelection();
   return part.contains(document.activeElement) || (!selection.isCollapsed && selection.containsNode(part, true));
 }
@@ -28,9 +26,11 @@ function busy(part) {
 // take keeps what the user opened in a part and how far they scrolled it.
 function take(part, old) {
   const open = [...old.querySelectorAll("details")].map((details) => details.open);
+  const chosen = old.querySelector("input[type=radio]:checked")?.value;
   const moved = [...old.querySelectorAll(".scroll")].map((table) => table.scrollLeft);
   old.replaceWith(part); // from now on it has a width
   part.querySelectorAll("details").forEach((details, n) => { details.open = open[n] ?? false; });
+  if (chosen) part.querySelector(`input[value="${chosen}"]`)?.click();
   part.querySelectorAll(".scroll").forEach((table, n) => { table.scrollLeft = moved[n] ?? 0; });
 }
 
@@ -83,7 +83,7 @@ if (live) {
   else setTimeout(reload, every);
   pause.hidden = false;
   pause.addEventListener("click", () => {
-    pause.setAttribute("aria-pressed", String(!pressed()));
+    pause.setAttribute("aria-pressed", String(paused()));
     show(""); // what came in the meantime
     say(held());
   });

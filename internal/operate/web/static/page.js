@@ -1,4 +1,4 @@
-// What every page has: theme, times, keys and copy buttons. Without it, a page shows UTC and the system's theme.
+// What every page has: theme, times, keys, plots' values and copy buttons. Without it, a page shows the system's theme.
 // set reports whether the browser keeps the value.
 export const stored = {
   get: (name) => { try { return localStorage.getItem(name); } catch { return null; } },
@@ -42,20 +42,22 @@ function ago(at) {
   const seconds = Math.round((Date.now() - at) / 1000), far = Math.abs(seconds);
   const [unit, size] = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]].find(([, size]) => far >= size) ?? ["s", 1];
   const text = `${Math.floor(far / size)} ${unit}`;
+  if (far < 1) return "now";
   return seconds < 0 ? `in ${text}` : `${text} ago`;
 }
 
 function applyTimes() {
   for (const element of document.querySelectorAll("time[datetime]")) {
     const at = new Date(element.dateTime);
-    const short = "minute" in element.dataset;
-    const text = times.value === "ago" ? ago(at) : times.value === "local" ? (short ? localMinute(at) : local(at)) : (short ? utcMinute(at) : utc(at));
+    const short = "minute" in element.dataset, zone = times.value === "local";
+    const exact = short ? (zone ? localMinute(at) : utcMinute(at)) : zone ? local(at) : utc(at);
+    const text = times.value === "ago" && "ago" in element.dataset ? ago(at) : exact;
     if (element.textContent !== text) element.textContent = text;
-    element.title = times.value === "utc" ? local(at) : utc(at);
+    element.title = text === exact ? (zone ? utc(at) : local(at)) : exact;
   }
   for (const bar of document.querySelectorAll(".plot g[data-at]")) {
     const at = new Date(bar.dataset.at), title = bar.querySelector("title");
-    title.textContent = (times.value === "utc" ? utcMinute(at) : localMinute(at)) + title.textContent.slice(title.textContent.indexOf(": "));
+    title.textContent = (times.value === "local" ? localMinute(at) : utcMinute(at)) + title.textContent.slice(title.textContent.indexOf(": "));
   }
 }
 
@@ -81,7 +83,7 @@ function step(by) {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || help?.open) return;
   if (event.target.closest("input, select, textarea, [contenteditable]")) return;
-  if (event.key === "/") document.querySelector("main form[role=search] input")?.focus();
+  if (event.key === "/") (document.querySelector("main form[role=search] input") ?? document.querySelector(".find input")).focus();
   else if (event.key === "?") help?.showModal();
   else if (event.key === "j") step(1);
   else if (event.key === "k") step(-1);
@@ -104,6 +106,14 @@ if (navigator.clipboard) {
     });
     element.after(" ", button);
   }
+}
+
+// The values of a plot where the pointer is.
+for (const type of ["pointerover", "pointerout"]) {
+  document.addEventListener(type, ({ target }) => {
+    const output = target.closest?.(".plot g") && target.closest("figure").querySelector("output");
+    if (output) output.value = type === "pointerover" ? target.closest("g").querySelector("title").textContent : "";
+  });
 }
 
 function showSelectAll() {
