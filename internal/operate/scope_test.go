@@ -147,7 +147,7 @@ var unscoped = map[string]string{
 	"a position among the failures of all workspaces, from which dead_find goes on in scope": "dead_horizon",
 	"only the command line executes them": `dead_known definition_create definition_version definitions item_enqueue
 		item_enqueue_key item_find item_purge items_enqueue items_open limit_remove limit_set listen_ended names_near
-		signal_send workspace_create workspace_list workspace_statistics`,
+		workspace_create workspace_list workspace_statistics`,
 }
 
 func TestAStoreGivesItsScopeToEveryStatement(t *testing.T) {

@@ -71,7 +71,7 @@ func TestAWorkspaceIsChangedFromItsPage(t *testing.T) {
 	p.tabTo("Pause this workspace")
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	require.Contains(t, p.done(), "Done.")
-	require.Contains(t, p.text("h1"), "PAUSED")
+	require.Contains(t, p.text(".title"), "paused")
 	require.Equal(t, "ENTERPRISE - - t", state())
 	p.follow(chromedp.Click(chromedp.CSS(`[value=resume]`)))
 	require.Equal(t, "ENTERPRISE - - f", state())
@@ -135,6 +135,8 @@ func TestAnItemIsWithdrawnOrHurriedOrEndedFromItsPage(t *testing.T) {
 
 	running := itemOf(t, "Dunder Cork", "DISPATCHED")
 	p.visit("/ui/items/" + running)
+	p.tabTo("Request workflow cancellation")
+	p.press(kb.Enter)
 	p.tabTo("Reason")
 	p.press("the customer asked")
 	p.follow(chromedp.KeyEvent(kb.Enter))
@@ -175,7 +177,7 @@ func TestADeadLetterIsReplayedOrDiscardedFromItsPage(t *testing.T) {
 
 	p.visit("/ui/items/" + second)
 	p.follow(chromedp.Click(chromedp.CSS(`a[href$="/discard"]`)))
-	p.follow(chromedp.Click(chromedp.CSS(`main p:not(.actions) > a`)))
+	p.follow(chromedp.Click(chromedp.CSS(`.back a`)))
 	require.Equal(t, "open", mark(second), "nothing was changed")
 	p.follow(chromedp.Click(chromedp.CSS(`a[href$="/discard"]`)))
 	p.tabTo("Discard")
@@ -203,7 +205,8 @@ func TestManyDeadLettersAreReplayedOrDiscardedAfterADryRun(t *testing.T) {
 	require.Zero(t, marked("REPLAYED", "%currency"), "no change before the confirmation")
 	p.tabTo("Replay ")
 	p.follow(chromedp.KeyEvent(kb.Enter))
-	require.Equal(t, asked[1]+" dead letters replayed", p.text("h1"))
+	require.Equal(t, asked[1]+" items replayed.", p.done())
+	require.Equal(t, "Open dead letters", p.text("h1"))
 	require.Empty(t, p.violations())
 	require.Equal(t, asked[1], strconv.Itoa(marked("REPLAYED", "%currency")))
 	require.Equal(t, asked[1], strconv.Itoa(loggedItems(t, "dead replay", "q.last_error like '%currency'")))
@@ -214,14 +217,14 @@ func TestManyDeadLettersAreReplayedOrDiscardedAfterADryRun(t *testing.T) {
 	p.follow(chromedp.KeyEvent(kb.Enter))
 	p.follow(chromedp.Click(chromedp.CSS(`a[href^="/ui/dead/discard"]`)))
 	p.follow(chromedp.Click(chromedp.CSS(`button.danger`)))
-	require.Regexp(t, `^\d+ dead letters discarded$`, p.text("h1"))
+	require.Regexp(t, `^\d+ items discarded\.$`, p.done())
 	tyrell := workspaceID(t, "Tyrell Lima")
 	require.Equal(t, one[int](t, shared.full,
 		"select count(*) from pgdispatch.workflow_execution_queue where status = 'FAILED' and workspace_id = $1", tyrell),
 		one[int](t, shared.full, `select count(*)
 			from pgdispatch.dead_letter_marks m join pgdispatch.workflow_execution_queue q on q.id = m.item_id
 			where q.workspace_id = $1`, tyrell))
-	require.Equal(t, strings.Fields(p.text("h1"))[0],
+	require.Equal(t, strings.Fields(p.done())[0],
 		strconv.Itoa(loggedItems(t, "dead discard", "q.workspace_id = $2", tyrell)))
 	p.visit("/ui/dead/letters?workspace=Tyrell+Lima")
 	require.Contains(t, p.text("main"), "No open dead letter matches")
@@ -264,7 +267,7 @@ func TestWhoMayOnlyLookHasNoForms(t *testing.T) {
 		for _, name := range []string{"workspace of a long name", "failed item", "dead letters of a workspace", "settings"} {
 			p.visit(all[name].path)
 			require.Contains(t, p.text("main"), "Read-only. To act", name)
-			require.Empty(t, p.texts(`main form[method=post], .button, a[href$="/discard"]`), name)
+			require.Empty(t, p.texts(`main form[method=post], .actions .button, .danger`), name)
 		}
 	}
 }

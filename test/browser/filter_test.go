@@ -36,7 +36,7 @@ func TestTokensAreSuggestedWhileTheyAreTyped(t *testing.T) {
 		await(t, func() bool { return strings.Join(p.suggested(), "|") == strings.Join(want, "|") }, "suggestions %q", want)
 	}
 	p.tabTo("Filter")
-	shows("status:", "workspace:", "definition:", "error:", "since:", "until:")
+	shows("status:", "key:", "priority:", "params:", "workspace:", "definition:", "error:", "since:", "until:")
 	require.Empty(t, p.violations())
 	p.enter("S")
 	shows("status:", "since:")
@@ -101,7 +101,7 @@ func TestAWrongTokenIsExplainedAndKept(t *testing.T) {
 	p.run(chromedp.SendKeys(chromedp.CSS("#filter"), "tenant:acme"))
 	p.follow(chromedp.Click(chromedp.CSS("form[role=search] button")))
 	require.Regexp(t, `status of 422 `, strings.Join(p.forgive(), "\n"))
-	require.Contains(t, p.text("[role=alert]"), "there is no filter tenant; use status, workspace,")
+	require.Contains(t, p.text("[role=alert]"), "there is no filter tenant; use status, key,")
 	require.Equal(t, "tenant:acme", p.typed())
 	require.Len(t, p.texts(".token"), 1)
 	require.NotEmpty(t, p.texts("tbody tr"))

@@ -31,7 +31,7 @@ func places(t testing.TB) map[string]place {
 	waiting, running := itemOf(t, "Dunder Oslo", "PENDING"), itemOf(t, "Dunder Oslo", "DISPATCHED")
 	long := strings.Repeat("W", 200)
 	return map[string]place{
-		"overview":                 {full, "/ui/", "What needs attention"},
+		"overview":                 {full, "/ui/", "Longest waiting workspaces"},
 		"workspaces":               {full, "/ui/workspaces", "Next page"},
 		"workspaces by name":       {full, "/ui/workspaces?sort=name&q=acme", "Acme Berlin"},
 		"hostile workspace":        {full, "/ui/workspaces?q=%3Cscript", `"><script>alert(1)</script>`},
@@ -41,13 +41,13 @@ func places(t testing.TB) map[string]place {
 		"workspace of a hostile name": {acting,
 			"/ui/workspaces/" + workspaceID(t, `"><script>alert(1)</script>`), "Set plan"},
 		"items":                {full, "/ui/items", "Older items"},
-		"items that failed":    {full, "/ui/items?status=FAILED&workspace=Sterling+Oslo", "FAILED"},
+		"items that failed":    {full, "/ui/items?status=FAILED&workspace=Sterling+Oslo", "failed"},
 		"items of a long name": {full, "/ui/items?status=FAILED&workspace=" + long, long},
 		"items by many filters": {full,
 			"/ui/items?status=FAILED&workspace=Sterling+Oslo&error=" + long + "&since=24h&until=1m", "since: 24h"},
 		"no item": {full, "/ui/items?workspace=nobody", "No item matches"},
 		"failed item": {full, "/ui/items/" + failed,
-			"failure 1, attempt 1, on web-1: start workflow: the connection was reset"},
+			"start workflow: the connection was reset"},
 		"completed item":               {full, "/ui/items/" + completed, "</pre><script>alert(3)</script>"},
 		"item of a long name":          {full, "/ui/items/" + ofLong, long},
 		"waiting item to act on":       {acting, "/ui/items/" + waiting, "Cancel this item"},
@@ -75,7 +75,7 @@ func TestEveryPageOpensWithoutAFaultAndIsAccessibleInLightAndDarkAndOnAPhone(t *
 			require.Len(t, p.texts("h1"), 1)
 			require.Empty(t, p.violations())
 			// A replica of a version without a tag, as a clone has it.
-			p.run(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('[data-label="Version"]')
+			p.run(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll(".version")
 				.forEach(e => e.textContent = "v0.0.0-20261123112806-6ef9eb4e8333+dirty")`))
 			require.Empty(t, ask[[]string](p, `[...document.querySelectorAll(".scroll")]
 					.filter(e => e.scrollWidth > e.clientWidth).map(e => e.ariaLabel)`),
@@ -156,16 +156,19 @@ func TestAnItemsPageTellsItsStory(t *testing.T) {
 	// No other test changes this workspace's items.
 	p := shared.full.open(t, "/ui/items?status=FAILED&error=postcode&workspace=Sterling+Oslo")
 	p.follow(chromedp.Click(chromedp.CSS(`tbody th a`)))
-	require.Regexp(t, `^Item \d+ FAILED$`, p.text("h1"))
-	story := p.texts(".story li")
-	require.Len(t, story, 6)
+	require.Regexp(t, `^Item \d+$`, p.text("h1"))
+	require.Equal(t, "failed", p.text("h1 + .badge"))
+	story := p.texts(".timed li")
+	require.Len(t, story, 5)
 	for n, want := range []string{
-		"inserted", "claimed for the first time", "failure 1, attempt 1", "claimed for the last time, attempt 2",
-		"started: workflow execution-", "is incomplete: no postcode",
+		"inserted", "claimed for the first time", "claimed for the last time, attempt 2", "started: workflow execution-",
+		"is incomplete: no postcode",
 	} {
 		require.Contains(t, story[n], want)
 	}
-	require.Regexp(t, ` UTC `, story[0])
+	require.Regexp(t, ` UTC$`, story[0])
+	require.Len(t, p.texts(".timed .after"), 4, "the durations between the steps")
+	require.Contains(t, p.text("#attempts + .story"), "failure 1, attempt 1, on web-1")
 	require.Contains(t, p.text("pre"), "12345678901234567890", "every digit is kept")
 	p.follow(chromedp.Click(chromedp.CSS(`.facts a`)))
 	require.Contains(t, p.text("main"), "Newest items")
@@ -177,6 +180,6 @@ func TestANameFromRightToLeftMovesNothingBesideIt(t *testing.T) {
 	p := shared.full.open(t, "/ui/items/"+itemOf(t, "مؤسسة الاختبار 🚀 12", "COMPLETED"))
 	require.True(t, ask[bool](p, `(() => {
 		const [name, id] = [".facts a", ".facts small"].map(s => document.querySelector(s).getBoundingClientRect());
-		return name.right <= id.left;
-	})()`), "the ID follows the name")
+		return name.bottom <= id.top && name.left === id.left;
+	})()`), "the ID is below the name")
 }

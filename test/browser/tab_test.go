@@ -40,7 +40,8 @@ var (
 	dark  = scheme("dark")
 	// still keeps the page from updating itself.
 	still = command(page.AddScriptToEvaluateOnNewDocument,
-		page.AddScriptToEvaluateOnNewDocumentParams{Source: `window.EventSource = class extends EventTarget {}`})
+		page.AddScriptToEvaluateOnNewDocumentParams{Source: `window.EventSource = class extends EventTarget {};
+			Object.defineProperty(document, "hidden", { get: () => true })`})
 )
 
 func scheme(name string) step {
@@ -192,7 +193,7 @@ func (p *tab) press(keys ...string) {
 const helpers = `(() => {
 	window.reachable = () => [...document.querySelectorAll(
 		"a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']"
-	)].filter(e => e.checkVisibility());
+	)].filter(e => e.checkVisibility() && (e.type !== "radio" || e.checked));
 	window.label = e => (e.labels?.[0]?.innerText || e.getAttribute("aria-label") || e.innerText || "").trim();
 })(); `
 

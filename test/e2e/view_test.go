@@ -40,7 +40,7 @@ func TestWhatAReplicaDoesIsSeenByStatusAndOnItsPages(t *testing.T) {
 	require.EqualValues(t, 3, seen.StartableToStarted().Starts)
 
 	for path, want := range map[string]string{
-		"/": "What needs attention", "/ui/": "1 dead letter waits", "/ui/workspaces": "ENTERPRISE",
+		"/": "Longest waiting workspaces", "/ui/": "1 dead letter waits", "/ui/workspaces": "ENTERPRISE",
 		"/ui/items?status=FAILED": "said by hand",
 		"/ui/items/" + running:    "execution-" + running, "/ui/dead": "said by hand",
 	} {

@@ -24,14 +24,15 @@ func WorkspacePlots(stretches []operate.Stretch) []Plot {
 					Number(s.Started), Number(s.Completed), Number(s.Failed), Number(s.Cancelled))}
 		})
 	ends.Line = "started"
-	return []Plot{ends, plotOf(stretches, "Time to start", []string{"mean", "longest"}, seconds, func(s operate.Stretch) Bar {
+	waits := plotOf(stretches, "Time to start", []string{"mean", "longest"}, seconds, func(s operate.Stretch) Bar {
 		if s.Started == 0 {
 			return Bar{}
 		}
 		mean := s.Waited / time.Duration(s.Started)
 		return Bar{Tops: []float64{mean.Seconds(), s.Longest.Seconds()},
 			Words: fmt.Sprintf("mean %s, longest %s", Span(mean), Span(s.Longest))}
-	})}
+	})
+	return []Plot{ends, waits}
 }
 
 // WorkspaceTotals describes what was started and ended.

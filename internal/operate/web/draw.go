@@ -95,8 +95,9 @@ func bar(active, limit any) template.HTML {
 		class += " full"
 	}
 	return template.HTML( // numbers only
-		fmt.Sprintf(`<svg class="%s" viewBox="0 0 %d 8" aria-hidden="true"><rect class="track" width="%[2]d" height="8" rx="4"/>`+
-			`<rect width="%d" height="8" rx="4"/></svg>`, class, barWidth, used*barWidth/most))
+		fmt.Sprintf(`<svg class="%s" viewBox="0 0 %d 8" aria-hidden="true">`+
+			`<rect class="track" width="%[2]d" height="8" rx="4"/><rect width="%d" height="8" rx="4"/></svg>`,
+			class, barWidth, used*barWidth/most))
 }
 
 // anyError reports whether an item of a table has an error.
@@ -145,7 +146,7 @@ func chartsOf(g glance) *charted {
 		return nil
 	}
 	waiting, running, due, startable := all[0], all[2], all[4], all[5]
-	due.Name, startable.Name = "With waits for capacity", "Time to start"
+	due.Name, startable.Name = "Including waits for capacity", "Time to start"
 	figures := []view.Plot{view.Throughput(g.Charted), startable, due, waiting, running}
 	figures = view.Marked(figures, g.Stops, g.Charted.Minutes)
 	return &charted{g.Period.Words, [][]view.Plot{figures[:1], figures[1:]}, all}

@@ -59,8 +59,8 @@ func TestATypedFilterLeadsToTheAddressThatSaysIt(t *testing.T) {
 func TestAWrongTokenIsNamedBesideTheListAsItWas(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"statsu:FAILED": "there is no filter statsu; use status, key, priority, params, workspace, definition, error, since, until; " +
-			"put a text with a colon in double quotes.",
+		"statsu:FAILED": "there is no filter statsu; use status, key, priority, params, workspace, definition, error, " +
+			"since, until; put a text with a colon in double quotes.",
 		"http://a": "there is no filter http;", "status:": "status has no value; write it after the colon, without a space.",
 		`workspace:""`: "workspace has no value;", "status:DONE": "status must be one of PENDING, UNANSWERED,",
 		"since:1h since:2h": "since is there twice.",

@@ -256,9 +256,8 @@ func (d itemsData) tabs(r *http.Request, counts map[string]string) []tab {
 		query := r.URL.Query()
 		query.Del("before")
 		query.Set("status", status)
-		t := tab{Name: view.Status(status), Status: status, To: Prefix + "items?" + query.Encode(), Current: d.Status == status,
-			Count: counts[status]}
-		all = append(all, t)
+		all = append(all, tab{Name: view.Status(status), Status: status, To: Prefix + "items?" + query.Encode(),
+			Current: d.Status == status, Count: counts[status]})
 	}
 	return all
 }
@@ -266,7 +265,8 @@ func (d itemsData) tabs(r *http.Request, counts map[string]string) []tab {
 // counts returns how many items have each status, in words, of all workspaces or of the only one that the filter names.
 // It is nil with any other filter.
 func (s *Site) counts(ctx context.Context, f itemsData, workspaces []string) (map[string]string, error) {
-	if f.narrow != (narrow{Workspace: f.Workspace}) || f.more != (more{}) || f.Workspace != "" && len(workspaces) != 1 {
+	one := len(workspaces) == 1
+	if f.narrow != (narrow{Workspace: f.Workspace}) || f.more != (more{}) || f.Workspace != "" && !one {
 		return nil, nil
 	}
 	words := map[string]string{}

@@ -48,11 +48,11 @@ type glance struct {
 	Stops []view.Stop
 }
 
-// Self and Anchor are the page's path and what is chosen on it, for the links to periods.
+// Self is the page's path, for the links to periods.
 func (glance) Self() string { return Prefix }
 
-// Anchor is empty, because the plots are at the top.
-func (glance) Anchor() string { return "" }
+// Anchored is false, because the plots are at the top.
+func (glance) Anchored() bool { return false }
 
 // Count formats a number of items. From 10,000 on it is an estimate, or if the overview is confined, a lower bound.
 func (g glance) Count(n int64) string { return countWords(g.Confined, n) }

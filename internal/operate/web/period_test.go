@@ -42,7 +42,8 @@ func TestTheActivityOfAWorkspaceIsOfTheChosenPeriod(t *testing.T) {
 			"4 started, 2 completed, 1"},
 		"6h": {72, "284 started, 142 completed, 71 failed, 0 cancelled. A bar is 5 minutes.", "00:00 UTC: –",
 			"2 completed, 1"},
-		"24h": {96, "1,148 started, 574 completed, 287 failed, 0 cancelled. A bar is 15 minutes.", "00:00 UTC: 8 started, 4 completed, 2 failed, 0 cancelled",
+		"24h": {96, "1,148 started, 574 completed, 287 failed, 0 cancelled. A bar is 15 minutes.",
+			"00:00 UTC: 8 started, 4 completed, 2 failed, 0 cancelled",
 			"6 completed, 3"},
 	} {
 		code, text := get(t, &fakeReader{}, "/ui/workspaces/"+id+"?period="+query)

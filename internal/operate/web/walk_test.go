@@ -127,7 +127,8 @@ func TestAnOperatorOfOneWorkspaceActsThereAndBulkActionsStayThere(t *testing.T) 
 	pages := m.site(signin.Rights{Confined: true, Grants: []signin.Grant{{Workspace: "Mine", Operator: true}}})
 	require.Regexp(t, "^303 ", ask(t, pages, "POST", "/ui/workspaces/{workspace}/resume?", mine))
 	require.Contains(t, ask(t, pages, "GET", "/ui/dead/replay", mine), "This would replay 1 dead letter of 1 workspace.")
-	require.Contains(t, ask(t, pages, "POST", "/ui/dead/replay?items={letter},{theirs}", mine), "count=1&done=replay&left=1")
+	require.Contains(t, ask(t, pages, "POST", "/ui/dead/replay?items={letter},{theirs}", mine),
+		"count=1&done=replay&left=1")
 	require.Contains(t, ask(t, pages, "POST", "/ui/items/selected/cancel?items={waiting},{waits}", mine),
 		"count=1&done=cancel&left=1")
 	require.Contains(t, ask(t, pages, "GET", "/ui/workspaces/{workspace}", mine), "anna (web, proxy)")

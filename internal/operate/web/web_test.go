@@ -227,7 +227,8 @@ func TestThePlotsOfTheLastHourAreReadWithoutSeeingThem(t *testing.T) {
 	for _, want := range []string{
 		`role="img" aria-label="Waiting, over the last hour: – now, maximum about 12,000"`,
 		"<title>12:29 UTC: about 12,000</title>", "<title>12:30 UTC: –</title>",
-		`aria-label="Per minute, over the last hour: 0 started, 0 completed, 0 failed now, maximum 120"`, "<title>12:29 UTC: 120 started, 10 completed, 1 failed</title>",
+		`aria-label="Per minute, over the last hour: 0 started, 0 completed, 0 failed now, maximum 120"`,
+		"<title>12:29 UTC: 120 started, 10 completed, 1 failed</title>",
 		"<td>10 completed, 1 failed</td>",
 		` data-minute>12:29 UTC</time><time `, ` data-minute>12:30 UTC</time></span></div>`,
 		"<summary>Show as a table</summary>", `<h2 id="full-head">Full limits</h2>`,

@@ -105,11 +105,11 @@ type workspaceData struct {
 	Typed, Wrong map[string]string
 }
 
-// Self and Anchor are for the links to periods.
+// Self is the page's path, for the links to periods.
 func (d workspaceData) Self() string { return Prefix + "workspaces/" + d.ID }
 
-// Anchor is the plots' place on the page.
-func (workspaceData) Anchor() string { return "#activity" }
+// Anchored reports whether the links to periods lead to the plots.
+func (workspaceData) Anchored() bool { return true }
 
 // Listed has the newest items for the table, without checkboxes.
 func (d workspaceData) Listed() itemsData { return itemsData{Rows: d.Rows} }
