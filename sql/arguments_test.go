@@ -126,7 +126,7 @@ func ownOfOperators(verb string, id int64, execution string) [][]any {
 	case "stop_request":
 		return [][]any{{execution, "CANCEL", "enough", "me", nil}, {execution, "TERMINATE", "enough", "me", nil}}
 	case "signal_send":
-		return [][]any{{execution, "go", nil, "me"}}
+		return [][]any{{execution, "go", nil, "me", nil}}
 	case "dead_replay":
 		return [][]any{{execution, "me", nil}}
 	case "limit_set":

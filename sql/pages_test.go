@@ -69,8 +69,10 @@ func TestTheListsOfTheWebViewReadABoundedNumberOfRows(t *testing.T) {
 	c.reads("workflow_definitions", 20, "definition_list", quiet.workspace, 20, nil)
 	c.reads("workspaces", 3, "workspace_find", nil, "full", 20, []string{quiet.workspace})
 	c.reads("workflow_definition_versions", 20, "definition_list", quiet.workspace, 20, nil)
-	c.reads("workflow_definitions", 100, "view_items", nil, nil, "nothing", nil, nil, nil, nil, nil, int64(1<<62), 50, 100)
-	c.reads("workflow_definitions", 100, "view_items", nil, nil, nobody, nil, nil, nil, nil, nil, int64(1<<62), 50, 100)
+	c.reads("workflow_definitions", 100, "view_items", nil, nil, "nothing", nil, nil, nil, nil, nil, int64(1<<62), 50, 100,
+		nil, nil, nil, nil)
+	c.reads("workflow_definitions", 100, "view_items", nil, nil, nobody, nil, nil, nil, nil, nil, int64(1<<62), 50, 100,
+		nil, "a key", []string{"a"}, "value")
 }
 
 // longEnded inserts items that have ended, the nth of them n seconds ago. status is an SQL expression of n.

@@ -107,8 +107,8 @@ func anyError(rows []listed) bool {
 
 // short formats a duration in one unit, or a dash for nil.
 func short(d *time.Duration) string {
-	if d == nil {
-		return "–"
+	if d == nil || *d < time.Second {
+		return view.SpanOf(d)
 	}
 	return strings.TrimSuffix(view.Ago(*d), " ago")
 }
