@@ -115,12 +115,9 @@ func ownOfOperators(verb string, id int64, execution string) [][]any {
 		return [][]any{{ids, "me", nil}}
 	case "item_enqueue":
 		return [][]any{{nobody, nobody, "{}", 0, nil, nil, nil, "me", nil, nil, nil}}
-	case "item_enqueue_key":
-		return [][]any{{nobody, nobody, "{}", 0, nil, nil, "key", nil, nil, nil, "me", nil, nil, nil}}
-	case "items_enqueue":
-		return [][]any{{[]string{nobody}, []string{nobody}, []string{"{}"}, []int{0}, []*time.Time{nil},
-			[]*time.Duration{nil}, []*string{nil}, []*string{nil}, "me", []*string{nil}, []*time.Time{nil},
-			[]*time.Duration{nil}}}
+	case "items_enqueue", "items_enqueue_keyed":
+		return [][]any{{`[{"workspace_id": "` + nobody + `", "definition_id": "` + nobody + `", "params": {}, "key": "k"}]`,
+			"me"}}
 	case "stop_done":
 		return [][]any{{execution, "CANCEL", nil}}
 	case "stop_request":

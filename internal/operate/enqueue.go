@@ -1,10 +1,13 @@
 package operate
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -40,7 +43,9 @@ type NewItem struct {
 	StartBefore          Moment         // empty means any time; Ago is how long from the database's current time
 	IdempotencyKey       string         // empty means none
 	LimitKey             string         // empty means none
-	Traceparent          string         // empty means none; only EnqueueAll sets it
+	Traceparent          string         // empty means none; not of Enqueue
+	StartOptions         string         // a JSON object; empty means none; not of Enqueue
+	KeyPolicy
 }
 
 // Enqueued is the item that Enqueue inserted or found.
@@ -50,8 +55,8 @@ type Enqueued struct {
 	Inserted    bool   `json:"inserted"` // false if the workspace has an item with this idempotency key
 }
 
-// Enqueue inserts an item as an application would. If the workspace has an item with the same idempotency key, Enqueue
-// returns that item instead.
+// Enqueue inserts an item without a KeyPolicy as an application would. If the workspace has an item with the same
+// idempotency key, Enqueue returns that item instead.
 func (s *Store) Enqueue(ctx context.Context, n NewItem, who string) (Enqueued, error) {
 	made, err := postgres.Read[Enqueued](ctx, s.DB, "enqueue item", sql.Text("item_enqueue"), n.WorkspaceID,
 		n.WorkflowDefinitionID, n.Params, n.Priority,
@@ -63,26 +68,81 @@ func (s *Store) Enqueue(ctx context.Context, n NewItem, who string) (Enqueued, e
 	return made[0], nil
 }
 
-// EnqueueAll inserts items in one transaction, and returns the IDs of the new ones. It leaves out items whose
-// idempotency key an item of their workspace has already.
+// EnqueueAll inserts items without a KeyPolicy in one transaction, and returns the IDs of the new ones. It leaves out
+// items whose idempotency key an item of their workspace has already.
 func (s *Store) EnqueueAll(ctx context.Context, items []NewItem, who string) ([]int64, error) {
-	n := len(items)
-	workspaces, definitions, params, priorities := make([]string, n), make([]string, n), make([]string, n), make([]int,
-		n)
-	runAt, runIn := make([]*time.Time, n), make([]*time.Duration, n)
-	startBefore, startIn := make([]*time.Time, n), make([]*time.Duration, n)
-	keys, limitKeys, traceparents := make([]*string, n), make([]*string, n), make([]*string, n)
-	for i, item := range items {
-		workspaces[i], definitions[i], params[i], priorities[i] = item.WorkspaceID, item.WorkflowDefinitionID,
-			item.Params, item.Priority
-		runAt[i], runIn[i] = item.RunAt, item.RunIn
-		startBefore[i], startIn[i] = item.StartBefore.At, item.StartBefore.Ago
-		keys[i], limitKeys[i] = postgres.OrNull(item.IdempotencyKey), postgres.OrNull(item.LimitKey)
-		traceparents[i] = postgres.OrNull(item.Traceparent)
+	lines, err := linesOf(items)
+	if err != nil {
+		return nil, err
 	}
-	return postgres.ValuesWithin[int64](ctx, enqueueTimeout, s.DB, "enqueue items", sql.Text("items_enqueue"),
-		workspaces, definitions, params, priorities, runAt, runIn, keys, traceparents, who, limitKeys,
-		startBefore, startIn)
+	return postgres.ValuesWithin[int64](ctx, enqueueTimeout, s.DB, "enqueue items", sql.Text("items_enqueue"), lines, who)
+}
+
+// Keyed is the item that holds a key.
+type Keyed struct {
+	ID          int64  `json:"id"`
+	ExecutionID string `json:"execution_id"`
+	Action      string `json:"action"` // inserted, skipped, replaced or debounced
+}
+
+// EnqueueKeyed enqueues items with a KeyPolicy in one transaction, one after the other. It leaves out those that a
+// trigger of the application suppressed.
+func (s *Store) EnqueueKeyed(ctx context.Context, items []NewItem, who string) ([]Keyed, error) {
+	lines, err := linesOf(items)
+	if err != nil {
+		return nil, err
+	}
+	return postgres.ReadWithin[Keyed](ctx, enqueueTimeout, s.DB, "enqueue items", sql.Text("items_enqueue_keyed"), lines,
+		who)
+}
+
+// line is an item as the statements read it. What is null is not given.
+type line struct {
+	WorkspaceID    string          `json:"workspace_id"`
+	DefinitionID   string          `json:"definition_id"`
+	Params         json.RawMessage `json:"params"`
+	Priority       *int            `json:"priority"`
+	RunAt          *time.Time      `json:"run_at"`
+	RunIn          *float64        `json:"run_in"` // in seconds, as all durations
+	StartBefore    *time.Time      `json:"start_before"`
+	StartIn        *float64        `json:"start_in"`
+	IdempotencyKey *string         `json:"idempotency_key"`
+	LimitKey       *string         `json:"limit_key"`
+	Traceparent    *string         `json:"traceparent"`
+	StartOptions   json.RawMessage `json:"start_options,omitempty"`
+	Key            *string         `json:"key"`
+	OnConflict     *string         `json:"on_conflict"`
+	Quiet          *float64        `json:"quiet"`
+	AtMost         *float64        `json:"at_most"`
+}
+
+func linesOf(items []NewItem) (string, error) {
+	lines := make([]line, len(items))
+	for n, i := range items {
+		lines[n] = line{
+			WorkspaceID: i.WorkspaceID, DefinitionID: i.WorkflowDefinitionID, Params: json.RawMessage(i.Params),
+			RunAt: i.RunAt, RunIn: inSeconds(i.RunIn), StartBefore: i.StartBefore.At, StartIn: inSeconds(i.StartBefore.Ago),
+			IdempotencyKey: postgres.OrNull(i.IdempotencyKey), LimitKey: postgres.OrNull(i.LimitKey),
+			Traceparent: postgres.OrNull(i.Traceparent), StartOptions: json.RawMessage(i.StartOptions),
+			Key: postgres.OrNull(i.Key), OnConflict: postgres.OrNull(i.OnConflict),
+			Quiet: inSeconds(i.Quiet), AtMost: inSeconds(i.AtMost),
+		}
+		if !i.KeepPriority {
+			lines[n].Priority = &i.Priority
+		}
+	}
+	text, err := json.Marshal(lines)
+	if err != nil {
+		return "", fmt.Errorf("enqueue items: %w", err)
+	}
+	return string(text), nil
+}
+
+func inSeconds(d *time.Duration) *float64 {
+	if d == nil {
+		return nil
+	}
+	return new(d.Seconds())
 }
 
 // Check refuses values that the insert would refuse. The error begins with the column.
@@ -101,7 +161,7 @@ func (n NewItem) Check() error {
 		return fmt.Errorf("params has %d bytes: the limit is %d", len(n.Params), MaxParams)
 	}
 	return errors.Join(checkColumn("idempotency_key", n.IdempotencyKey), checkColumn("limit_key", n.LimitKey),
-		n.checkParams())
+		n.checkPolicy(), checkObject("params", n.Params), checkObject("start_options", cmp.Or(n.StartOptions, "{}")))
 }
 
 // checkColumn refuses a key that a column cannot hold.
@@ -115,20 +175,21 @@ func checkColumn(column, key string) error {
 	return nil
 }
 
-func (n NewItem) checkParams() error {
-	if !utf8.ValidString(n.Params) {
-		return errors.New("params must be in UTF-8")
+func checkObject(column, text string) error {
+	if !utf8.ValidString(text) {
+		return fmt.Errorf("%s must be in UTF-8", column)
 	}
-	if err := CheckJSON([]byte(n.Params)); err != nil {
-		return fmt.Errorf("params: %w", err)
+	if err := CheckJSON([]byte(text)); err != nil {
+		return fmt.Errorf("%s: %w", column, err)
 	}
-	if is := kind([]byte(n.Params)); is != "an object" {
-		return fmt.Errorf("params is %s: it must be an object, such as {\"orderId\": 42}", is)
+	if is := kind([]byte(text)); is != "an object" {
+		return fmt.Errorf("%s is %s: it must be an object, such as {\"orderId\": 42}", column, is)
 	}
 	return nil
 }
 
-// KeyPolicy says what EnqueueKeyed does while the item that holds the key waits or runs: see docs/enqueue.md.
+// KeyPolicy says what EnqueueKeyed does while the item that holds the key waits or runs: see docs/enqueue.md. It has a
+// key, or is empty.
 type KeyPolicy struct {
 	Key           string
 	OnConflict    string         // skip, replace or debounce; empty means skip
@@ -136,24 +197,24 @@ type KeyPolicy struct {
 	KeepPriority  bool           // whether an item that waits keeps its priority
 }
 
-// Keyed is the item that holds a key.
-type Keyed struct {
-	ID          int64  `json:"id"`
-	ExecutionID string `json:"execution_id"`
-	Action      string `json:"action"` // inserted, skipped, replaced or debounced
-}
-
-// EnqueueKeyed enqueues an item under a key. It returns false if a trigger suppressed the row.
-func (s *Store) EnqueueKeyed(ctx context.Context, n NewItem, p KeyPolicy, who string) (Keyed, bool, error) {
-	priority := &n.Priority
-	if p.KeepPriority {
-		priority = nil
+// checkPolicy refuses what pgdispatch.enqueue would refuse, by the names of its fields.
+func (n NewItem) checkPolicy() error {
+	debounces := n.OnConflict == "debounce"
+	switch {
+	case n.Key == "" && (n.OnConflict != "" || n.Quiet != nil || n.AtMost != nil):
+		return errors.New("on_conflict, quiet and at_most need a key")
+	case n.Key != "" && n.IdempotencyKey != "":
+		return errors.New("key and idempotency_key are both given: give one of them")
+	case !slices.Contains([]string{"", "skip", "replace", "debounce"}, n.OnConflict):
+		return fmt.Errorf("on_conflict is %.80q: it must be skip, replace or debounce", n.OnConflict)
+	case !debounces && (n.Quiet != nil || n.AtMost != nil):
+		return errors.New("quiet and at_most need the on_conflict debounce")
+	case debounces && n.Quiet == nil:
+		return errors.New("quiet is missing: debounce needs it, such as 5s")
+	case debounces && (n.RunAt != nil || n.RunIn != nil):
+		return errors.New("run_at must not be given with debounce, which sets it to quiet from now")
+	case debounces && (n.StartBefore.At != nil || n.StartBefore.Ago != nil):
+		return errors.New("start_before must not be given with debounce")
 	}
-	made, err := postgres.Read[Keyed](ctx, s.DB, "enqueue item", sql.Text("item_enqueue_key"), n.WorkspaceID,
-		n.WorkflowDefinitionID, n.Params, priority, n.RunAt, n.RunIn, p.Key, postgres.OrNull(p.OnConflict), p.Quiet,
-		p.AtMost, who, postgres.OrNull(n.LimitKey), n.StartBefore.At, n.StartBefore.Ago)
-	if err != nil || len(made) == 0 {
-		return Keyed{}, false, err
-	}
-	return made[0], true, nil
+	return checkColumn("key", n.Key)
 }

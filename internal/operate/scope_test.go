@@ -146,7 +146,7 @@ var unscoped = map[string]string{
 		"settings_set",
 	"a position among the failures of all workspaces, from which dead_find goes on in scope": "dead_horizon",
 	"only the command line executes them": `dead_known definition_create definition_version definitions item_enqueue
-		item_enqueue_key item_find item_purge items_enqueue items_open limit_remove limit_set listen_ended names_near
+		item_find item_purge items_enqueue items_enqueue_keyed items_open limit_remove limit_set listen_ended names_near
 		workspace_create workspace_list workspace_statistics`,
 }
 

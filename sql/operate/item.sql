@@ -1,5 +1,14 @@
 -- Items, as operators see and change them.
 
+-- The items of the JSON array $1. A duration is in seconds from now.
+{{ define "lines" -}}
+rows from (jsonb_to_recordset($1::jsonb) as (workspace_id uuid, definition_id uuid, params jsonb, priority integer,
+        run_at timestamptz, run_in float8, start_before timestamptz, start_in float8, idempotency_key text, limit_key text, traceparent text,
+        start_options jsonb, key text, on_conflict text, quiet float8, at_most float8)) with ordinality l
+{{- end }}
+{{ define "run_at" }}coalesce(l.run_at, now() + make_interval(secs => l.run_in)){{ end }}
+{{ define "start_before" }}coalesce(l.start_before, now() + make_interval(secs => l.start_in)){{ end }}
+
 -- name: item_enqueue
 -- writes a new item and the audit log
 -- $1 workspace, $2 definition, $3 params, $4 priority, $5 run_at or, if that is null, $6 from now (null: at once), $7
@@ -22,52 +31,50 @@ select q.id, q.execution_id::text, false
 from pgdispatch.workflow_execution_queue q
 where q.workspace_id = $1::text::uuid and q.idempotency_key = $7::text and not exists (select from made)
 
--- name: item_enqueue_key
--- writes a new item or a waiting one, and the audit log
--- $1 workspace, $2 definition, $3 params, $4 priority, $5 run_at or, if that is null, $6 from now, $7 key, $8 on_conflict,
--- $9 quiet, $10 at_most; null leaves a waiting item's value as it is. $11 who, $12 limit key of a new item, $13
--- start_before or, if that is null, $14 from now.
-with made as materialized (
-    select e.id, e.execution_id, e.action
-    from pgdispatch.enqueue(workspace_id => $1::text::uuid, workflow_definition_id => $2::text::uuid, params => $3::text::jsonb,
-        priority => $4::integer, run_at => coalesce($5::timestamptz, now() + $6::interval), key => $7::text, on_conflict => $8::text,
-        quiet => $9::interval, at_most => $10::interval, limit_key => $12::text,
-        start_before => coalesce($13::timestamptz, now() + $14::interval)) e
-), noted as (
-    insert into pgdispatch.admin_log (who, action, subject, details)
-    select $11::text, 'enqueue', 'items', jsonb_build_object('items', jsonb_build_array(m.id), 'workspace', $1::text, 'answer', m.action)
-    from made m
-    where m.action <> 'skipped'
-)
-select m.id, m.execution_id::text, m.action from made m where m.id > 0
-
 -- name: items_enqueue
 -- writes new items and the audit log
--- One item per position of the arrays: $1 workspaces, $2 definitions, $3 params, $4 priorities, $5 run_at or, if that is
--- null, $6 from now (null: at once), $7 idempotency keys, $8 traceparents and $10 limit keys (null: none), $11
--- start_before or, if that is null, $12 from now (null: any time). $9 who. Inserts PENDING items, except those whose
--- idempotency key an item of the workspace has already, and returns the IDs of the new ones.
+-- $1 a JSON array with an item each, $2 who. Inserts PENDING items, except those whose idempotency key an item of the
+-- workspace has already, and returns the IDs of the new ones.
 with made as (
     insert into pgdispatch.workflow_execution_queue
-        (workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, limit_key, start_before)
-    select l.workspace::uuid, l.definition::uuid, l.params::jsonb, l.priority, coalesce(l.run_at, now() + l.run_in, now()),
-           l.key, l.traceparent, l.limit_key,
-           coalesce(l.start_before, now() + l.start_in)
-    from unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::timestamptz[], $6::interval[], $7::text[], $8::text[],
-                $10::text[], $11::timestamptz[], $12::interval[])
-        with ordinality as l (workspace, definition, params, priority, run_at, run_in, key, traceparent, limit_key, start_before,
-                            start_in, line)
-    order by l.line
+        (workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, limit_key, start_options, start_before)
+    select l.workspace_id, l.definition_id, l.params, coalesce(l.priority, 0),
+           coalesce({{ template "run_at" }}, now()),
+           l.idempotency_key, l.traceparent, l.limit_key, l.start_options, {{ template "start_before" }}
+    from {{ template "lines" }}
+    order by l.ordinality
     on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing
     returning id, workspace_id
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
-    select $9::text, 'enqueue', 'items',
+    select $2::text, 'enqueue', 'items',
            jsonb_build_object('items', jsonb_agg(m.id order by m.id), 'workspaces', jsonb_agg(distinct m.workspace_id))
     from made m
     having count(*) > 0
 )
 select m.id from made m
+
+-- name: items_enqueue_keyed
+-- writes new items or waiting ones, and the audit log
+-- $1 a JSON array with an item each, in the order in which their keys are taken, $2 who. Null leaves a waiting item's
+-- value as it is.
+with made as materialized (
+    select e.id, e.execution_id, e.action, l.workspace_id, l.ordinality
+    from {{ template "lines" }}
+    cross join lateral pgdispatch.enqueue(workspace_id => l.workspace_id, workflow_definition_id => l.definition_id, params => l.params,
+        priority => l.priority, run_at => {{ template "run_at" }}, key => l.key, on_conflict => l.on_conflict,
+        quiet => make_interval(secs => l.quiet), at_most => make_interval(secs => l.at_most), traceparent => l.traceparent,
+        limit_key => l.limit_key, start_options => l.start_options,
+        start_before => {{ template "start_before" }}) e
+), noted as (
+    insert into pgdispatch.admin_log (who, action, subject, details)
+    select $2::text, 'enqueue', 'items', jsonb_build_object('items', jsonb_agg(m.id order by m.ordinality),
+           'workspaces', jsonb_agg(distinct m.workspace_id), 'answer', string_agg(distinct m.action, ', ' order by m.action))
+    from made m
+    where m.action <> 'skipped'
+    having count(*) > 0
+)
+select m.id, m.execution_id::text, m.action from made m where m.id > 0 order by m.ordinality
 
 -- name: item_find
 -- reads

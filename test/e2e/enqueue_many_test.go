@@ -61,19 +61,95 @@ func TestManyItemsAreEnqueuedFromNDJSONAndFromCSV(t *testing.T) {
 			|| array(select jsonb_array_elements_text(details -> 'items'))::text
 			from pgdispatch.admin_log`))
 		out, _, _ = d.feeds(text, "order", "--workspace", "shop", "-o", "json")
-		require.JSONEq(t, `{"enqueued": 1, "existing": 2, "invalid": 0, "dry_run": false, "through_line": `+
+		require.JSONEq(t, `{"enqueued": 1, "existing": 2, "replaced": 0, "invalid": 0, "dry_run": false, "through_line": `+
 			map[string]string{"NDJSON": "4", "CSV": "5"}[name]+`}`, out,
 			"keys make repeating safe")
+	}
+}
+
+func TestLinesMayHaveStartOptionsAndKeys(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	text := `{"params": {"n": 1}, "start_options": {"retry_policy": {"maximum_attempts": 3}}, "limit_key": "smtp"}
+{"params": {"n": 2}, "key": "a", "priority": 7, "start_options": {"workflow_run_timeout": "2h"}}
+{"params": {"n": 3}, "key": "a"}
+{"params": {"n": 4}, "key": "a", "on_conflict": "replace"}
+{"params": {"n": 5}, "key": "b", "on_conflict": "debounce", "quiet": "1h", "at_most": "1d"}
+{"params": {"n": 6}, "key": "b", "on_conflict": "debounce", "quiet": "2h"}
+{"params": {"n": 7}}
+`
+	out, errs, code := d.feeds(text, "order", "--workspace", "shop", "--by", "ann")
+	require.Zero(t, code, errs)
+	require.Equal(t, "enqueued 4 items; 1 had their key already; 2 replaced a waiting item's values\n", out)
+	require.Equal(t, `{"n": 1} 0 {"retry_policy": {"maximum_attempts": 3}} smtp`+"\n"+
+		`{"n": 4} 7 {"workflow_run_timeout": "2h"}`+"\n"+`{"n": 6} 0`+"\n"+`{"n": 7} 0`, d.value(`
+		select string_agg(concat_ws(' ', params, priority, start_options, limit_key), e'\n' order by id)
+		from pgdispatch.workflow_execution_queue`))
+	require.Equal(t, "true", d.value(`select (run_at between created_at + interval '110 min' and created_at +
+		interval '130 min')::text from pgdispatch.workflow_execution_queue where params @> '{"n": 6}'`))
+	require.Equal(t, "debounced, inserted, replaced", d.value(`select details ->> 'answer'
+		from pgdispatch.admin_log where details ? 'answer'`))
+	out, _, _ = d.feeds(`params,key,on_conflict,start_options`+"\n"+`"{""n"": 8}",a,replace,"{""task_queue"": ""x""}"`,
+		"order", "--workspace", "shop", "--skip-invalid")
+	require.Equal(t, "enqueued 0 items; 1 bad line\n", out)
+}
+
+const good = `{"workspace": "shop", "definition": "order"}`
+
+// requireBadLine feeds a file whose third line is bad, without and with --skip-invalid.
+func (d *desk) requireBadLine(bad, want string) {
+	t := d.t
+	text := good + "\n" + good + "\n" + bad + "\n" + good + "\n"
+	d.exec("delete from pgdispatch.workflow_execution_queue")
+	out, errs, code := d.feeds(text)
+	require.Equal(t, 1, code, bad)
+	require.Empty(t, out)
+	require.Contains(t, errs, want, bad)
+	require.Contains(t, errs,
+		"\nenqueued 2 items; 1 bad line, all up to line 2: continue with the next line, or repeat the whole file if each "+
+			"line has an idempotency_key\n", bad)
+	require.NotContains(t, errs, "secret", "params are not repeated")
+	require.Equal(t, 2, strings.Count(d.rows(), "order"), bad)
+
+	out, errs, code = d.feeds(text, "--skip-invalid")
+	require.Zero(t, code, errs)
+	require.Equal(t, "enqueued 3 items; 1 bad line\n", out, bad)
+	require.Contains(t, errs, want)
+}
+
+func TestABadKeyOrStartOptionIsNamed(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for bad, want := range map[string]string{
+		`{"workspace": "shop", "definition": "order", "start_options": []}`: "line 3: start_options is an array: it " +
+			"must be an object",
+		`{"workspace": "shop", "definition": "order", "start_options": {"retry": 1}}`: "line 3: enqueue items: ERROR: " +
+			"start_options has no field retry (SQLSTATE PGD11)\ndocs/enqueue.md lists the fields.\n",
+		`{"workspace": "shop", "definition": "order", "on_conflict": "skip"}`: "line 3: on_conflict, quiet and at_most " +
+			"need a key",
+		`{"workspace": "shop", "definition": "order", "key": "a", "on_conflict": "drop"}`: `line 3: on_conflict is "drop": ` +
+			"it must be skip, replace or debounce",
+		`{"workspace": "shop", "definition": "order", "key": "a", "on_conflict": "debounce"}`: "line 3: quiet is missing",
+		`{"workspace": "shop", "definition": "order", "key": "a", "on_conflict": "debounce", "quiet": "5"}`: "line 3: " +
+			`quiet is "5": it must be a duration such as 500ms`,
+		`{"workspace": "shop", "definition": "order", "key": "a", "quiet": "5s"}`: "line 3: quiet and at_most need the " +
+			"on_conflict debounce",
+		`{"workspace": "shop", "definition": "order", "key": "a", "idempotency_key": "b"}`: "line 3: key and " +
+			"idempotency_key are both given",
+		`{"workspace": "shop", "definition": "order", "key": "a", "on_conflict": "debounce", "quiet": "5s", ` +
+			`"run_at": "1d"}`: "line 3: run_at must not be given with debounce",
+	} {
+		d.requireBadLine(bad, want)
 	}
 }
 
 func TestABadLineStopsWithItsNumberAndFieldAndThoseBeforeItStay(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	const good = `{"workspace": "shop", "definition": "order"}`
 	for bad, want := range map[string]string{
 		`{"workspace": "shop", "definition": "order", "priorty": 1}`: `line 3: "priorty" is no field: ` +
-			`there are workspace, definition, params, priority, run_at, idempotency_key, limit_key, traceparent; ` +
+			`there are workspace, definition, params, priority, run_at, start_before, idempotency_key, limit_key, ` +
+			`traceparent, start_options, key, on_conflict, quiet, at_most; ` +
 			`did you mean "priority"?`,
 		`{"workspace": "shop", "definition": "order", "priority": 101}`: "line 3: priority is 101: it must " +
 			"be a whole number from -100 to 100",
@@ -104,22 +180,7 @@ func TestABadLineStopsWithItsNumberAndFieldAndThoseBeforeItStay(t *testing.T) {
 		`{"workspace": `:        "line 3: it is not JSON",
 		`[1]`:                   "line 3: it must be a JSON object",
 	} {
-		text := good + "\n" + good + "\n" + bad + "\n" + good + "\n"
-		d.exec("delete from pgdispatch.workflow_execution_queue")
-		out, errs, code := d.feeds(text)
-		require.Equal(t, 1, code, bad)
-		require.Empty(t, out)
-		require.Contains(t, errs, want, bad)
-		require.Contains(t, errs,
-			"\nenqueued 2 items; 1 bad line, all up to line 2: continue with the next line, or repeat the whole file if each "+
-				"line has an idempotency_key\n", bad)
-		require.NotContains(t, errs, "secret", "params are not repeated")
-		require.Equal(t, 2, strings.Count(d.rows(), "order"), bad)
-
-		out, errs, code = d.feeds(text, "--skip-invalid")
-		require.Zero(t, code, errs)
-		require.Equal(t, "enqueued 3 items; 1 bad line\n", out, bad)
-		require.Contains(t, errs, want)
+		d.requireBadLine(bad, want)
 	}
 	_, errs, code := d.feeds(good+"\nx\n"+good+"\ny\n", "--dry-run")
 	require.Equal(t, 1, code)

@@ -24,8 +24,9 @@ const (
 
 const bulkHelp = "\n\nWith --from, enqueue the items of a file: one JSON object per line, or CSV whose first line\n" +
 	"names the columns. The fields are workspace, definition, params, priority, run_at, start_before,\n" +
-	"idempotency_key, limit_key and traceparent; DEFINITION and --workspace stand for missing ones. A bad\n" +
-	"line ends it; those before it stay enqueued. If each line has an idempotency_key, repeating is safe."
+	"idempotency_key, limit_key, traceparent, start_options, key, on_conflict, quiet and at_most; DEFINITION and\n" +
+	"--workspace stand for missing ones. A bad line ends it; those before it stay enqueued. If each line has an\n" +
+	"idempotency_key, repeating is safe."
 
 const bulkExample = "\n  pgdispatch enqueue --from orders.ndjson --dry-run\n" +
 	"  generate-orders | pgdispatch enqueue order --workspace Acme --from - --skip-invalid"
@@ -44,8 +45,8 @@ func (f *bulkFlags) add(flags *pflag.FlagSet) {
 
 // check refuses flags that belong to one item only.
 func (f *bulkFlags) check(flags *pflag.FlagSet) error {
-	for _, one := range []string{"params", "priority", "run-at", "idempotency-key", "limit-key", "key", "on-conflict",
-		"quiet", "at-most"} {
+	for _, one := range []string{"params", "priority", "run-at", "start-before", "idempotency-key", "limit-key", "key",
+		"on-conflict", "quiet", "at-most"} {
 		if f.from != "" && flags.Changed(one) {
 			return fmt.Errorf("--%s is for one item, and --from is for many: give each line its own", one)
 		}
@@ -75,7 +76,8 @@ type bulk struct {
 // bulkResult is the output of `enqueue --from`.
 type bulkResult struct {
 	Enqueued int  `json:"enqueued"`
-	Existing int  `json:"existing"` // that had their idempotency key already
+	Existing int  `json:"existing"` // left out, because an item had their key already
+	Replaced int  `json:"replaced"` // whose values a waiting item took
 	Invalid  int  `json:"invalid"`  // lines that were left out
 	DryRun   bool `json:"dry_run"`
 	Through  int  `json:"through_line"` // all lines up to this one are done
@@ -130,6 +132,11 @@ func (b *bulk) take(ctx context.Context, line fileLine) error {
 		}
 		return b.fault(line.number, err)
 	}
+	if len(b.batch) > 0 && (b.batch[0].Key == "") != (item.Key == "") {
+		if err := b.flush(ctx); err != nil {
+			return err
+		}
+	}
 	b.batch, b.lines, b.bytes = append(b.batch, item), append(b.lines, line.number), b.bytes+len(item.Params)
 	if len(b.batch) < bulkItems && b.bytes < bulkBytes {
 		return nil
@@ -156,7 +163,7 @@ func isOfDatabase(err error) bool {
 
 // fault reports a bad line. The error ends the command.
 func (b *bulk) fault(line int, err error) error {
-	err = fmt.Errorf("line %d: %w", line, err)
+	err = withHint(fmt.Errorf("line %d: %w", line, err))
 	b.result.Invalid++
 	if !b.skipInvalid && !b.dryRun {
 		return err
@@ -185,29 +192,49 @@ func (b *bulk) flush(ctx context.Context) error {
 	} else if err := b.insert(context.WithoutCancel(ctx), items, lines); err != nil {
 		return err
 	}
-	b.meter.show(b.result.Enqueued + b.result.Existing)
+	b.meter.show(b.result.Enqueued + b.result.Existing + b.result.Replaced)
 	return nil
 }
 
 // insert enqueues items in one transaction or, if Postgres refuses one of them, in several.
 func (b *bulk) insert(ctx context.Context, items []operate.NewItem, lines []int) error {
-	made, err := b.store.EnqueueAll(ctx, items, b.who)
+	made, replaced, err := b.enqueue(ctx, items)
 	switch {
 	case err == nil:
-		b.result.Enqueued += len(made)
-		b.result.Existing += len(items) - len(made)
+		b.result.Enqueued += made
+		b.result.Replaced += replaced
+		b.result.Existing += len(items) - made - replaced
 		b.result.Through = lines[len(lines)-1]
 		return nil
 	case !postgres.IsRefused(err):
 		return fmt.Errorf("lines %d to %d: %w", lines[0], lines[len(lines)-1], err)
 	case len(items) == 1:
-		return b.fault(lines[0], errors.Join(err, hint(err)))
+		return b.fault(lines[0], err)
 	}
 	half := len(items) / 2
 	if err := b.insert(ctx, items[:half], lines[:half]); err != nil {
 		return err
 	}
 	return b.insert(ctx, items[half:], lines[half:])
+}
+
+// enqueue enqueues items, which all have a key or all have none. It returns how many are new, and how many replaced the
+// values of waiting ones.
+func (b *bulk) enqueue(ctx context.Context, items []operate.NewItem) (made, replaced int, err error) {
+	if items[0].Key == "" {
+		ids, err := b.store.EnqueueAll(ctx, items, b.who)
+		return len(ids), 0, err
+	}
+	all, err := b.store.EnqueueKeyed(ctx, items, b.who)
+	for _, one := range all {
+		switch one.Action {
+		case "inserted":
+			made++
+		case "replaced", "debounced":
+			replaced++
+		}
+	}
+	return made, replaced, err
 }
 
 // summary says what was done.
@@ -217,7 +244,10 @@ func (r bulkResult) summary() string {
 		text = "would enqueue " + counted(r.Enqueued, "item")
 	}
 	if r.Existing > 0 {
-		text += fmt.Sprintf("; %d had their idempotency key already", r.Existing)
+		text += fmt.Sprintf("; %d had their key already", r.Existing)
+	}
+	if r.Replaced > 0 {
+		text += fmt.Sprintf("; %d replaced a waiting item's values", r.Replaced)
 	}
 	if r.Invalid > 0 {
 		text += "; " + counted(r.Invalid, "bad line")

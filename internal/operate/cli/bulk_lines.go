@@ -11,13 +11,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
 // lineFields are the fields of a line, which are those that an application's insert sets.
 var lineFields = []string{"workspace", "definition", "params", "priority", "run_at", "start_before", "idempotency_key",
-	"limit_key", "traceparent"}
+	"limit_key", "traceparent", "start_options", "key", "on_conflict", "quiet", "at_most"}
 
 // maxLine is the longest line of NDJSON that is read, in bytes.
 const maxLine = 4 * operate.MaxParams
@@ -133,7 +134,7 @@ func checkField(name string) error {
 // fieldText returns a JSON value as it would stand in CSV.
 func fieldText(name string, value json.RawMessage) (string, error) {
 	switch name {
-	case "params":
+	case "params", "start_options":
 		return string(value), nil
 	case "priority":
 		return strings.Trim(string(value), `"`), nil
@@ -188,16 +189,26 @@ func readCSV(in io.Reader) (lineReader, error) {
 // item returns a line's item, without the IDs of its workspace and definition.
 func (l fileLine) item() (operate.NewItem, error) {
 	item := operate.NewItem{Params: "{}", IdempotencyKey: l.fields["idempotency_key"],
-		LimitKey: l.fields["limit_key"], Traceparent: l.fields["traceparent"]}
+		LimitKey: l.fields["limit_key"], Traceparent: l.fields["traceparent"], StartOptions: l.fields["start_options"],
+		KeyPolicy: operate.KeyPolicy{Key: l.fields["key"], OnConflict: l.fields["on_conflict"]}}
 	if text, given := l.fields["params"]; given {
 		item.Params = text
 	}
-	if text, given := l.fields["priority"]; given {
+	text, given := l.fields["priority"]
+	item.KeepPriority = !given
+	if given {
 		priority, err := strconv.Atoi(text)
 		if err != nil {
 			return item, fmt.Errorf("priority is %.80q: it must be a whole number from -100 to 100", text)
 		}
 		item.Priority = priority
+	}
+	var err error
+	if item.Quiet, err = l.duration("quiet"); err != nil {
+		return item, err
+	}
+	if item.AtMost, err = l.duration("at_most"); err != nil {
+		return item, err
 	}
 	start, err := l.moment("run_at")
 	if err != nil {
@@ -208,6 +219,19 @@ func (l fileLine) item() (operate.NewItem, error) {
 		return item, err
 	}
 	return item, item.Check()
+}
+
+// duration returns the duration in a field of the line, or nil if there is none.
+func (l fileLine) duration(field string) (*time.Duration, error) {
+	text, given := l.fields[field]
+	if !given {
+		return nil, nil
+	}
+	span, err := parseDays(text)
+	if err != nil || span < 0 {
+		return nil, fmt.Errorf("%s is %.80q: it must be a duration such as 500ms, 30s or 5m", field, text)
+	}
+	return &span, nil
 }
 
 // moment returns the time in a field of the line.

@@ -50,8 +50,8 @@ func (a *App) enqueueCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if policy.Key != "" {
-			return a.enqueueKeyed(ctx, store, item, policy.KeyPolicy, who, output)
+		if item.KeyPolicy = policy.KeyPolicy; item.Key != "" {
+			return a.enqueueKeyed(ctx, store, item, who, output)
 		}
 		made, err := store.Enqueue(ctx, item, who)
 		if err != nil {

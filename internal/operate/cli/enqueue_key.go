@@ -49,17 +49,17 @@ func (f *keyFlags) check(flags *pflag.FlagSet) error {
 	return clean("key", f.Key)
 }
 
-func (a *App) enqueueKeyed(ctx context.Context, store *operate.Store, item operate.NewItem, policy operate.KeyPolicy,
-	who, output string) error {
-	made, ok, err := store.EnqueueKeyed(ctx, item, policy, who)
+func (a *App) enqueueKeyed(ctx context.Context, store *operate.Store, item operate.NewItem, who, output string) error {
+	all, err := store.EnqueueKeyed(ctx, []operate.NewItem{item}, who)
 	switch {
 	case err != nil:
 		return err
-	case !ok:
+	case len(all) == 0:
 		return errors.New("a trigger of your own on pgdispatch.workflow_execution_queue suppressed the item")
 	case output == "json":
-		return a.printJSON(made)
+		return a.printJSON(all[0])
 	}
+	made := all[0]
 	_, err = fmt.Fprintf(a.Stdout, "%s item %d: workflow execution-%s. Follow it with `pgdispatch items show %d`\n",
 		made.Action, made.ID, made.ExecutionID, made.ID)
 	return err

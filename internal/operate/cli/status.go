@@ -265,10 +265,19 @@ func (a *App) withTarget(do func(context.Context, postgres.Target, *operate.Stor
 		}
 		defer pool.Close()
 		if err := do(command.Context(), c.Database, &operate.Store{DB: pool}, args); err != nil {
-			return errors.Join(err, hint(err))
+			return withHint(err)
 		}
 		return nil
 	}
+}
+
+// withHint adds the remedy to an error that does not have it yet.
+func withHint(err error) error {
+	remedy := hint(err)
+	if remedy == nil || strings.Contains(err.Error(), remedy.Error()) {
+		return err
+	}
+	return errors.Join(err, remedy)
 }
 
 // hint returns the remedy for common errors of new users, or nil.

@@ -32,7 +32,7 @@ func Changes(details json.RawMessage) []string {
 		var list []json.RawMessage
 		isList := json.Unmarshal(value, &list) == nil && list != nil
 		switch {
-		case isList && (name == "items" || name == "replays"):
+		case isList && slices.Contains([]string{"items", "replays", "workspaces"}, name):
 			words = append(words, shown+": "+itemsOf(list))
 		case isList && len(list) == 2:
 			words = append(words, fmt.Sprintf("%s: %s → %s", shown, valueOf(list[0]), valueOf(list[1])))

@@ -16,6 +16,7 @@ func TestChangesAreSaidColumnByColumn(t *testing.T) {
 	require.Equal(t, []string{"items: 7, 8", "new items: 9, 10"}, Changes([]byte(`{"items": [7, 8], "replays": [9, 10]}`)))
 	require.Equal(t, "items: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more",
 		ChangeWords([]byte(`{"items": [1,2,3,4,5,6,7,8,9,10,11,12]}`)))
+	require.Equal(t, []string{"items: 1", "workspaces: a, b"}, Changes([]byte(`{"items": [1], "workspaces": ["a", "b"]}`)))
 	require.Empty(t, Changes([]byte(`[]`)))
 	require.Equal(t, "[]", ChangeWords([]byte(`[]`)))
 }
