@@ -73,7 +73,8 @@ func TestTheDocsSayAtWhichLevelAnEventIsLogged(t *testing.T) {
 	page, err := os.ReadFile("docs/logs.md")
 	require.NoError(t, err)
 	levels := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| ([A-Z]+) \\|").FindAllStringSubmatch(string(page), -1) {
+	rows := regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| ([A-Z]+)[:. ]")
+	for _, row := range rows.FindAllStringSubmatch(string(page), -1) {
 		for _, message := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
 			levels[message[1]] = row[2]
 		}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -41,7 +42,7 @@ func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 	shared, ofItems, silent := sharedFlags(commands)
 	var page strings.Builder
 	fmt.Fprintf(&page, cliPageHead, strings.Join(silent, "`, `"), strings.Join(filters, "`, `--"),
-		shared.FlagUsagesWrapped(120), ofItems.FlagUsagesWrapped(120))
+		flagUsages(shared), flagUsages(ofItems))
 	for _, command := range commands {
 		usage := strings.TrimSuffix(strings.TrimPrefix(command.UseLine(), "pgdispatch "), " [flags]")
 		fmt.Fprintf(&page, "\n## %s\n", usage)
@@ -70,13 +71,23 @@ func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 			fmt.Fprintf(&page, "\n*Also* `--%s`.\n", strings.Join(taken, "`, `--"))
 		}
 		if own.HasFlags() {
-			fmt.Fprintf(&page, "\n```text\n%s```\n", own.FlagUsagesWrapped(120))
+			fmt.Fprintf(&page, "\n```text\n%s```\n", flagUsages(own))
 		}
 		if command.Example != "" {
 			fmt.Fprintf(&page, "\n```sh\n%s\n```\n", command.Example)
 		}
 	}
 	goldentest.Require(t, cliPage, page.String())
+}
+
+var flagType = regexp.MustCompile(`--[\w-]+ (strings?|int\d*|duration) `)
+
+// flagUsages returns the help of flags without their types, which their descriptions imply.
+func flagUsages(flags *pflag.FlagSet) string {
+	return flagType.ReplaceAllStringFunc(flags.FlagUsagesWrapped(120), func(text string) string {
+		name, _, _ := strings.Cut(text, " ")
+		return name + strings.Repeat(" ", len(text)-len(name))
+	})
 }
 
 // isSetting reports whether docs/settings.md has a flag, or it names the file of settings.

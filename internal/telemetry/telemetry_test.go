@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,33 +17,46 @@ import (
 )
 
 const (
-	tableBegins = "<!-- The table is generated from internal/telemetry/catalogue.go: make golden -->\n"
-	tableEnds   = "<!-- The table ends -->\n"
+	tablesBegin = "<!-- The tables are generated from internal/telemetry/catalogue.go: make golden -->\n"
+	tablesEnd   = "<!-- The tables end -->\n"
 )
 
-// table is the reference's table of metrics.
-func table() string {
-	var text strings.Builder
-	text.WriteString("| metric | type, unit, label | meaning |\n|---|---|---|\n")
-	for _, m := range Catalogue() {
-		label := ""
-		if m.Label != "" {
-			label = ", `" + m.Label + "`"
-		}
-		if m.Within != "" {
-			label += ", `" + m.Within + "`"
-		}
-		if len(m.Values) > 0 {
-			label += ": `" + strings.Join(m.Values, "`, `") + "`"
-		}
-		fmt.Fprintf(&text, "| `%s` | %s, %s%s | %s |\n", m.Name, m.Kind, m.Unit, label, m.Meaning)
+// unexplained lists the values of a metric's label that its meaning does not mention.
+func unexplained(m Metric) string {
+	explained := func(value string) bool { return strings.Contains(m.Meaning, "`"+value+"`") }
+	rest := slices.DeleteFunc(slices.Clone(m.Values), explained)
+	if len(rest) == 0 {
+		return ""
 	}
-	return text.String()
+	word := "Also"
+	if len(rest) == len(m.Values) {
+		word = "Labels:"
+	}
+	return " " + word + " `" + strings.Join(rest, "`, `") + "`."
+}
+
+// tables are the reference's tables of metrics, one for each kind.
+func tables() string {
+	var text strings.Builder
+	for _, kind := range []string{"counter", "histogram", "gauge"} {
+		fmt.Fprintf(&text, "\n### %s%ss\n\n| metric | meaning |\n|---|---|\n", strings.ToUpper(kind[:1]), kind[1:])
+		for _, m := range Catalogue() {
+			if m.Kind != kind {
+				continue
+			}
+			name := m.Name
+			if m.Label != "" {
+				name += "{" + strings.TrimSuffix(m.Label+","+m.Within, ",") + "}"
+			}
+			fmt.Fprintf(&text, "| `%s` | %s%s |\n", name, m.Meaning, unexplained(m))
+		}
+	}
+	return text.String() + "\n"
 }
 
 func TestTheReferenceHasEveryMetric(t *testing.T) {
 	t.Parallel()
-	goldentest.RequirePart(t, "../../docs/metrics.md", tableBegins, tableEnds, table())
+	goldentest.RequirePart(t, "../../docs/metrics.md", tablesBegin, tablesEnd, tables())
 }
 
 func TestEveryMetricIsDescribedInFull(t *testing.T) {
