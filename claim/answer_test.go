@@ -206,3 +206,16 @@ func FuzzClaimAnswer(f *testing.F) {
 		s.Propose(now.Add(time.Second), schedule.Want{Free: 10})
 	})
 }
+
+// The claim's own items drew later tokens. The next claim counts them, because the receipt ends before them.
+func TestAReceiptEndsWhereItsCountDid(t *testing.T) {
+	t.Parallel()
+	slots, holders, lowest, workspace := 20, 3, int64(95), schedule.WorkspaceID(uuid.New())
+	st := standing{LastToken: 100, Entries: []entryStanding{
+		{Granted: 4, Slots: &slots, BurstSlots: &slots, Holders: &holders, LowestToken: &lowest}}}
+	e := schedule.Entry{Workspace: workspace, Items: 4}
+	stands := st.of(0, e, taken{ofEntry: map[entry]int{{workspace: workspace}: 4},
+		ofWorkspace: map[schedule.WorkspaceID]int{workspace: 4}})
+	require.Equal(t, schedule.Receipt{Floor: 95, Held: 3, To: 100}, stands.Receipt)
+	require.Equal(t, 7, stands.Held)
+}

@@ -112,6 +112,23 @@ func TestAClaimPassesOverRowsThatAreLocked(t *testing.T) {
 	require.Len(t, batch.Items, 5)
 }
 
+func TestAClaimThatPassesOverLockedRowsSettlesAllTheSame(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	started := b.claimed(b.Store, 1)[0]
+	b.Insert(b.Shop.Shop, 2)
+	tx, err := b.Conns.Begin(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	_, err = tx.Exec(t.Context(), "select from pgdispatch.workflow_execution_queue where id = $1 for update", started.ID+1)
+	require.NoError(t, err)
+	batch, settled, err := b.SettleAndClaim(t.Context(), []Settlement{settlementOf(started, Dispatched)},
+		Wanted{AtMost: 2, Look: true})
+	require.NoError(t, err)
+	require.Len(t, batch.Items, 1)
+	require.Equal(t, []int64{started.ID}, settled)
+}
+
 // If the database rejects a claim, nothing is counted, and the next claim is unaffected.
 func TestAClaimThatTheDatabaseRefusesCountsNothingAndSaysWhatToDo(t *testing.T) {
 	t.Parallel()

@@ -3,10 +3,13 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 
@@ -49,6 +52,29 @@ func TestSettleIsGivenUpWhenTheLeaseCannotLastAnyLonger(t *testing.T) {
 		d.wake <- "notification"
 		pass(time.Second)
 		require.Greater(t, len(d.seen().settles), settles, "its worker continues")
+		stop()
+	})
+}
+
+func TestItemsBesideOneWhoseSettleIsRefusedAreNotLost(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.enqueue(4)
+		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
+			return starts(time.Duration(item.ID) * time.Millisecond)(ctx, item)
+		}
+		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
+			time.Sleep(10 * time.Millisecond) // so that the first item's neighbours are settled together
+			kept := slices.DeleteFunc(slices.Clone(batch), func(s claim.Settlement) bool { return s.ID == 2 })
+			settled := fakeStore{d}.putBack(verb, kept)
+			if len(kept) < len(batch) {
+				return settled, fmt.Errorf("settle: %w", &pgconn.PgError{Code: "P0001", Message: "audit says no"})
+			}
+			return settled, nil
+		}
+		stop := d.run()
+		pass(time.Second)
+		require.ElementsMatch(t, []string{"e1=run-e1", "e3=run-e3", "e4=run-e4"}, d.seen().reported)
+		require.Equal(t, []string{"Lease lost"}, d.log.At(slog.LevelWarn))
 		stop()
 	})
 }

@@ -132,6 +132,17 @@ func TestWhatWasSavedUpWasSavedUpAtTheRateOfThen(t *testing.T) {
 	require.Len(t, f.claim(10).items, 2)
 }
 
+func TestARateLosesNothingWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	f.items(w, 20)
+	f.rate(w, 4)
+	require.Len(t, f.claim(1).items, 1)
+	f.exec("update pgdispatch.rates set at = at + interval '1 hour'")
+	require.Len(t, f.claim(10).items, 3)
+}
+
 func TestARepeatedStartNeedsNoRate(t *testing.T) {
 	t.Parallel()
 	f := open(t)
