@@ -127,7 +127,7 @@ func ownOfOperators(verb string, id int64, execution string) [][]any {
 	case "dead_replay":
 		return [][]any{{execution, "me", nil}}
 	case "limit_set":
-		return [][]any{{nil, "k", true, 1, true, []int{1}, []time.Duration{time.Second}, "me"}}
+		return [][]any{{nil, "k", true, 1, true, []int{1}, []time.Duration{time.Second}, "me", "limits set", nil}}
 	case "definition_create":
 		return [][]any{{nobody, "report", "Report", "reports", nil, nil, nil, `{"nodes": []}`, "me", nil, nil, nil}}
 	case "definition_version":

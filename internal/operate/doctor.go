@@ -154,23 +154,15 @@ func (s *Store) Hear(ctx context.Context, listener *pgx.Conn, token string) (Lis
 	}
 }
 
-const (
-	// judgedLimits is how many limits doctor judges, the oldest.
-	judgedLimits = 1000
-	// unlimitedKeys is how many keys without a limit doctor compares with theirs.
-	unlimitedKeys = 500
-)
+// judgedLimits is how many limits doctor judges, the oldest.
+const judgedLimits = 1000
 
 // LimitFacts is what doctor judges a limit by.
 type LimitFacts struct {
 	KeyLimit
 	WorkspaceMax *int // how many items its workspace may run in a burst; nil: a limit over all workspaces
-	// Waits reports whether an item with the key waits, among the 10,000 that arrived first.
-	Waits bool
+	Waits        bool // whether an item with the key waits, among 10,000 of them
 }
-
-// LimitKey is a limit key of items in a workspace.
-type LimitKey struct{ Key, WorkspaceID string }
 
 // LimitFacts returns the facts of the first 1,000 limits.
 func (s *Store) LimitFacts(ctx context.Context) ([]LimitFacts, error) {
@@ -193,9 +185,4 @@ func (s *Store) LimitFacts(ctx context.Context) ([]LimitFacts, error) {
 		facts[n] = LimitFacts{l, of[l.ID].WorkspaceMax, of[l.ID].Waits}
 	}
 	return facts, err
-}
-
-// UnlimitedKeys returns limit keys of items that wait or hold slots for which there is no limit.
-func (s *Store) UnlimitedKeys(ctx context.Context) ([]LimitKey, error) {
-	return postgres.Read[LimitKey](ctx, s.DB, "read limit keys", sql.Text("doctor_limit_keys"), depthLimit, unlimitedKeys)
 }

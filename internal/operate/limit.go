@@ -34,16 +34,23 @@ type KeyLimit struct {
 	Key           string `json:"key"`
 	MaxConcurrent *int   `json:"max_concurrent"` // nil means no limit
 	Rates         Rates  `json:"rates" db:"-"`
+	Paused        bool   `json:"paused"` // starts nothing, whatever the limit
 	// items that hold slots: at least one more than the limit, if more do
-	Active     int64           `json:"active"`
-	StartsLeft *int            `json:"starts_left"` // how many more the rates allow now; nil means no limit
-	MaxStarts  []int32         `json:"-"`
-	Per        []time.Duration `json:"-"`
+	Active     int64 `json:"active"`
+	StartsLeft *int  `json:"starts_left"` // how many more the rates allow now; nil means no limit
+	// Waiting is how many due items with the key wait, counted up to CountLimit, and WaitingExact whether they are all.
+	// OldestWaiting is how long the longest-due of them has been due. Nil if none waits.
+	Waiting       int64           `json:"waiting"`
+	WaitingExact  bool            `json:"waiting_exact"`
+	OldestWaiting *time.Duration  `json:"oldest_waiting_ns"`
+	MaxStarts     []int32         `json:"-"`
+	Per           []time.Duration `json:"-"`
 }
 
 // Full reports whether another item with the key cannot be claimed now.
 func (l KeyLimit) Full() bool {
-	return l.MaxConcurrent != nil && l.Active >= int64(*l.MaxConcurrent) || l.StartsLeft != nil && *l.StartsLeft <= 0
+	return l.Paused || l.MaxConcurrent != nil && l.Active >= int64(*l.MaxConcurrent) ||
+		l.StartsLeft != nil && *l.StartsLeft <= 0
 }
 
 // Rate is how many items may start in any period of that length.
@@ -143,18 +150,20 @@ func CheckKey(key string) error {
 
 // KeyLimitFilter selects limits.
 type KeyLimitFilter struct {
+	ID          int64  // zero means any
 	WorkspaceID string // empty means any, and those over all workspaces
 	Key         string // empty means any
 	After       int64  // only limits after this ID
 }
 
-// KeyLimits returns limits, sorted by their creation.
+// KeyLimits returns limits, sorted by their creation. In a scope there are none over all workspaces, whose use would
+// show what others run.
 func (s *Store) KeyLimits(ctx context.Context, filter KeyLimitFilter, atMost int) ([]KeyLimit, error) {
 	return s.keyLimits(ctx, filter, false, atMost)
 }
 
-// KeyLimitsOf returns the limits that an item with the key counts against: the workspace's and the one over all, whose
-// use would show what others run and which is therefore in no scope.
+// KeyLimitsOf returns the limits that an item with the key counts against: the workspace's and the one over all, which
+// is in no scope.
 func (s *Store) KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]KeyLimit, error) {
 	if key == "" {
 		return nil, nil
@@ -164,7 +173,7 @@ func (s *Store) KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]Key
 
 func (s *Store) keyLimits(ctx context.Context, f KeyLimitFilter, counted bool, atMost int) ([]KeyLimit, error) {
 	found, err := postgres.Read[KeyLimit](ctx, s.DB, "read limits", sql.Text("limit_list"),
-		postgres.OrNull(f.WorkspaceID), postgres.OrNull(f.Key), counted, f.After, atMost, s.Scope)
+		postgres.OrNull(f.WorkspaceID), postgres.OrNull(f.Key), counted, f.After, atMost, s.Scope, postgres.OrNull(f.ID))
 	for n := range found {
 		found[n].readRates()
 	}
@@ -184,18 +193,22 @@ type KeyLimitChange struct {
 	MaxConcurrent *int // nil means no limit
 	SetRates      bool
 	Rates         Rates // nil means no limit
+	Paused        *bool // nil leaves it unchanged
 }
 
 // SetKeyLimit changes or adds the limit of a key in a workspace, or over all workspaces if workspaceID is empty.
-func (s *Store) SetKeyLimit(ctx context.Context, workspaceID, key string, c KeyLimitChange,
+func (s *Store) SetKeyLimit(ctx context.Context, workspaceID, key string, c KeyLimitChange, command,
 	who string) (Change, error) {
+	if !s.mayLimit(workspaceID) {
+		return nil, fmt.Errorf("set limit: %w", ErrAll)
+	}
 	var starts []int
 	var per []time.Duration
 	for _, rate := range c.Rates {
 		starts, per = append(starts, rate.Starts), append(per, rate.Per)
 	}
 	text, err := postgres.Value[string](ctx, s.DB, "set limit", sql.Text("limit_set"), postgres.OrNull(workspaceID), key,
-		c.SetMax, c.MaxConcurrent, c.SetRates, starts, per, who)
+		c.SetMax, c.MaxConcurrent, c.SetRates, starts, per, who, command, c.Paused)
 	if postgres.HasCode(err, uniqueViolation) {
 		err = errors.Join(err, errors.New("another session has just added this limit: repeat the command"))
 	}
@@ -211,42 +224,45 @@ func (s *Store) SetKeyLimit(ctx context.Context, workspaceID, key string, c KeyL
 
 // RemoveKeyLimit deletes a limit, and reports whether there was one.
 func (s *Store) RemoveKeyLimit(ctx context.Context, workspaceID, key, who string) (bool, error) {
+	if !s.mayLimit(workspaceID) {
+		return false, fmt.Errorf("remove limit: %w", ErrAll)
+	}
 	return postgres.Value[bool](ctx, s.DB, "remove limit", sql.Text("limit_remove"), postgres.OrNull(workspaceID), key,
 		who)
 }
 
-// UsedLimit is a limit with its use.
-type UsedLimit struct {
-	KeyLimit
-	// Waiting is how many due items with the key wait, among the 10,000 waiting items that arrived first.
-	Waiting int64 `json:"waiting"`
+// mayLimit reports whether a limit in this workspace, or over all, is in scope.
+func (s *Store) mayLimit(workspaceID string) bool {
+	return s.Scope == nil || slices.Contains(s.Scope, workspaceID)
 }
 
-// LimitUse is how the limits of keys are used, as seen from the newest 10,000 items that hold slots and the 10,000
-// waiting items that arrived first.
+// LimitUse is how the limits of keys are used. It is found by the newest 10,000 items that hold slots, and the first
+// 1,000 keys by name for which items wait.
 type LimitUse struct {
-	Limits []UsedLimit `json:"limits"` // the most used first
-	// OthersActive and OthersWaiting are the sums of the limits that Limits leaves out.
+	Limits []KeyLimit `json:"limits"` // those for which items wait first, then the most used
+	// OthersActive and OthersWaiting are the sums of the limits that Limits leaves out, of the items that were looked at:
+	// at most 100 waiting ones of a key.
 	OthersActive  int64 `json:"others_active"`
 	OthersWaiting int64 `json:"others_waiting"`
-	// Behind is how many items wait for a full one of Limits.
-	Behind int64 `json:"behind"`
+	// Behind is how many items wait for a full one of Limits, and BehindExact whether they are all.
+	Behind      int64 `json:"behind"`
+	BehindExact bool  `json:"behind_exact"`
 }
 
 // limitUseRow is a limit, or, without a key, the sums of the others.
 type limitUseRow struct {
-	UsedLimit
+	KeyLimit
 	Behind int64
 }
 
 // Full returns the full limits, those with the most waiting items first.
-func (u LimitUse) Full() []UsedLimit {
-	full := slices.DeleteFunc(slices.Clone(u.Limits), func(l UsedLimit) bool { return !l.Full() })
-	slices.SortStableFunc(full, func(a, b UsedLimit) int { return cmp.Compare(b.Waiting, a.Waiting) })
+func (u LimitUse) Full() []KeyLimit {
+	full := slices.DeleteFunc(slices.Clone(u.Limits), func(l KeyLimit) bool { return !l.Full() })
+	slices.SortStableFunc(full, func(a, b KeyLimit) int { return cmp.Compare(b.Waiting, a.Waiting) })
 	return full
 }
 
-// LimitUse returns the atMost most used limits. Its cost does not grow with the queue or with the number of limits.
+// LimitUse returns atMost limits. Its cost does not grow with the queue or with the number of limits.
 func (s *Store) LimitUse(ctx context.Context, atMost int) (u LimitUse, err error) {
 	rows, err := postgres.Read[limitUseRow](ctx, s.DB, "read the use of limits", sql.Text("limits_in_use"), depthLimit,
 		atMost)
@@ -256,7 +272,21 @@ func (s *Store) LimitUse(ctx context.Context, atMost int) (u LimitUse, err error
 			continue
 		}
 		row.readRates()
-		u.Limits = append(u.Limits, row.UsedLimit)
+		u.Limits = append(u.Limits, row.KeyLimit)
 	}
+	u.BehindExact = u.OthersWaiting == 0 &&
+		!slices.ContainsFunc(u.Full(), func(l KeyLimit) bool { return !l.WaitingExact })
 	return u, err
+}
+
+// LimitKey is a limit key of items in a workspace.
+type LimitKey struct {
+	Key         string `json:"key"`
+	WorkspaceID string `json:"workspace_id"`
+}
+
+// UnlimitedKeys returns up to atMost limit keys without a limit: of the newest 10,000 items that hold slots, and of the
+// 10,000 waiting ones that arrived first.
+func (s *Store) UnlimitedKeys(ctx context.Context, atMost int) ([]LimitKey, error) {
+	return postgres.Read[LimitKey](ctx, s.DB, "read limit keys", sql.Text("doctor_limit_keys"), depthLimit, atMost, s.Scope)
 }

@@ -15,10 +15,10 @@ const aWorkspace = "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"
 func limited() *fakeQueue {
 	most := 4
 	return &fakeQueue{depth: operate.Depth{Replicas: 1}, limits: operate.LimitUse{OthersActive: 5, OthersWaiting: 6,
-		Limits: []operate.UsedLimit{
-			{KeyLimit: operate.KeyLimit{Key: "smtp", MaxConcurrent: &most, Active: 4}, Waiting: 2},
-			{KeyLimit: operate.KeyLimit{Key: "smtp", WorkspaceID: aWorkspace, MaxConcurrent: &most, Active: 1}, Waiting: 1},
-			{KeyLimit: operate.KeyLimit{Key: otherLimits, Active: 9}},
+		Limits: []operate.KeyLimit{
+			{Key: "smtp", MaxConcurrent: &most, Active: 4, Waiting: 2},
+			{Key: "smtp", WorkspaceID: aWorkspace, MaxConcurrent: &most, Active: 1, Waiting: 1},
+			{Key: otherLimits, Active: 9},
 		}}}
 }
 

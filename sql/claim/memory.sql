@@ -132,12 +132,12 @@ select pg_current_snapshot()::text as seen, clock_timestamp() as now,
        coalesce(max(n.wake_number) over w, 0) as wake_number, max(n.held) over w as held, max(n.slots) over w as slots,
        pgdispatch.burst_limit(max(n.slots) over w, max(n.burst) over w) as burst_limit, bool_or(n.paused) over w as workspace_paused,
        exists (select from pgdispatch.parked_items p where p.item_id = l.id) as parked,
-       exists (select from pgdispatch.limits k where k.key = l.limit_key and k.workspace_id = l.workspace_id and k.max_concurrent <= (
+       exists (select from pgdispatch.limits k where k.key = l.limit_key and k.workspace_id = l.workspace_id and (k.paused or k.max_concurrent <= (
            select count(*) from (select from pgdispatch.workflow_execution_queue q where q.limit_key = l.limit_key
-               and q.workspace_id = l.workspace_id and q.stage in ('HOLDS', 'DOUBT') limit k.max_concurrent) h)) as own_full,
-       exists (select from pgdispatch.limits k where k.key = l.limit_key and k.workspace_id is null and k.max_concurrent <= (
+               and q.workspace_id = l.workspace_id and q.stage in ('HOLDS', 'DOUBT') limit k.max_concurrent) h))) as own_full,
+       exists (select from pgdispatch.limits k where k.key = l.limit_key and k.workspace_id is null and (k.paused or k.max_concurrent <= (
            select count(*) from (select from pgdispatch.workflow_execution_queue q where q.limit_key = l.limit_key
-               and q.stage in ('HOLDS', 'DOUBT') limit k.max_concurrent) h)) as all_full
+               and q.stage in ('HOLDS', 'DOUBT') limit k.max_concurrent) h))) as all_full
 from (select s.priority_aging, s.paused from pgdispatch.settings s limit 1) s
 left join lateral (
     select q.run_at, q.lost_lease_count >= 2 as suspect

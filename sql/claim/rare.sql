@@ -2,7 +2,7 @@
 
 {{- /* For claim_key_limits: an entry's key, over all workspaces or, with an argument, in the entry's workspace. */ -}}
 {{ define "key_limit" -}}
-select row(case when l.max_concurrent is not null then l.max_concurrent - (
+select row(case when l.paused then 0 when l.max_concurrent is not null then l.max_concurrent - (
                        select count(*) from (
                            select from pgdispatch.workflow_execution_queue q
                            where q.limit_key = e.limit_key {{ if . }}and q.workspace_id = e.workspace_id {{ end }}and q.stage in ('HOLDS', 'DOUBT')

@@ -165,17 +165,14 @@ limit 20
 
 -- name: doctor_limits
 -- reads
--- $1 at most this many limits, $2 at most this many waiting items are looked at. The first limits, with how many items
--- their workspace may run in a burst (null: a limit over all workspaces), and whether one of the items looked at waits
--- with their key.
-with waits as materialized (
-    select distinct n.limit_key, n.workspace_id
-    from ({{ template "earliest" "$2::bigint" }}) n
-    where n.limit_key is not null
-)
+-- $1 at most this many limits, $2 at most this many waiting items of a key are looked at. The first limits, with how many
+-- items their workspace may run in a burst (null: a limit over all workspaces), and whether one of the items looked at
+-- waits with their key.
 select l.id, pgdispatch.burst_limit(coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows),
            coalesce(w.max_burst_workflows, t.max_burst_workflows)) as workspace_max,
-       exists (select from waits n where n.limit_key = l.key and (l.workspace_id is null or n.workspace_id = l.workspace_id)) as waits
+       exists (select from (select q.workspace_id from pgdispatch.workflow_execution_queue q
+                            where q.limit_key = l.key and q.stage = 'WAITS' and q.created_at >= '-infinity' limit $2::bigint) n
+               where l.workspace_id is null or n.workspace_id = l.workspace_id) as waits
 from pgdispatch.limits l
 left join pgdispatch.workspaces w on w.id = l.workspace_id
 left join pgdispatch.workspace_tiers t on t.plan = w.plan
@@ -183,8 +180,8 @@ order by l.id limit $1::bigint
 
 -- name: doctor_limit_keys
 -- reads
--- $1 at most this many items that hold slots and that wait are looked at, $2 at most this many rows. The limit keys of
--- these items that have no limit, with the item's workspace.
+-- $1 at most this many items that hold slots and that wait are looked at, $2 at most this many rows, $3 only of these
+-- workspaces (null: all). The limit keys of these items that have no limit, with the item's workspace.
 select n.limit_key as key, n.workspace_id::text
 from (
     (select q.limit_key, q.workspace_id from pgdispatch.workflow_execution_queue q
@@ -192,7 +189,7 @@ from (
     union
     select e.limit_key, e.workspace_id from ({{ template "earliest" "$1::bigint" }}) e
 ) n
-where n.limit_key is not null
+where n.limit_key is not null and ($3::text[] is null or n.workspace_id = any ($3::text[]::uuid[]))
   and not exists (select from pgdispatch.limits l where l.key = n.limit_key and l.workspace_id = n.workspace_id)
   and not exists (select from pgdispatch.limits l where l.key = n.limit_key and l.workspace_id is null)
 order by n.limit_key, n.workspace_id limit $2::bigint

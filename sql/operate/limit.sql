@@ -3,13 +3,15 @@
 -- name: limit_list
 -- reads
 -- $1 workspace (null: any), $2 key (null: any), $3 whether only the limits that an item with $1 and $2 counts against, $4
--- only limits after this ID, $5 at most, $6 only of these workspaces, and none over all (null: all). active is how many
--- items with the key hold slots, counted up to one more than the limit, or up to 10001.
+-- only limits after this ID, $5 at most, $6 only of these workspaces, and none over all (null: all), $7 only this ID (null:
+-- any). active is how many items with the key hold slots, counted up to one more than the limit, or up to 10001.
 select l.id, coalesce(l.workspace_id::text, '') as workspace_id, coalesce(w.name, '') as workspace, l.key, l.max_concurrent,
-       l.max_starts, l.per, h.active, r.starts as starts_left
+       l.max_starts, l.per, l.paused, h.active, r.starts as starts_left,
+       n.items as waiting, n.items < 1000 as waiting_exact, c.at_time - n.oldest_due as oldest_waiting
 from pgdispatch.limits l
 left join pgdispatch.workspaces w on w.id = l.workspace_id
 cross join (select clock_timestamp() as at_time) c
+cross join lateral pgdispatch.key_waiting(l.key, l.workspace_id, 1000) n
 cross join lateral (
     select count(*) as active
     from (select from pgdispatch.workflow_execution_queue q
@@ -26,34 +28,36 @@ left join lateral (
 ) r on true
 where ($1::text is null or l.workspace_id = $1::text::uuid or $3::boolean and l.workspace_id is null)
   and ($2::text is null or l.key = $2::text) and l.id > $4::bigint and ($6::text[] is null or l.workspace_id = any ($6::text[]::uuid[]))
+  and ($7::bigint is null or l.id = $7::bigint)
 order by l.id limit $5::bigint
 
 -- name: limit_set
 -- writes a limit and the audit log
 -- $1 workspace (null: over all workspaces), $2 key, $3 whether to set max_concurrent and $4 its value (null: no limit), $5
--- whether to set the rates, $6 max_starts and $7 per (null: no limit), $8 who. Adds the limit if there is none. Returns
--- {"column": [before, after]}.
+-- whether to set the rates, $6 max_starts and $7 per (null: no limit), $8 who, $9 the command, $10 whether it is paused (null:
+-- unchanged). Adds the limit if there is none. Returns {"column": [before, after]}.
 with was as materialized (
     select l.* from pgdispatch.limits l where l.key = $2::text and l.workspace_id is not distinct from $1::text::uuid for update
 ), changed as (
     update pgdispatch.limits l
     set max_concurrent = case when $3::boolean then $4::integer else l.max_concurrent end,
         max_starts = case when $5::boolean then $6::integer[] else l.max_starts end,
-        per = case when $5::boolean then $7::interval[] else l.per end
+        per = case when $5::boolean then $7::interval[] else l.per end,
+        paused = coalesce($10::boolean, l.paused)
     from was
     where l.id = was.id
     returning pgdispatch.row_change(to_jsonb(was), to_jsonb(l)) as details
 ), made as (
-    insert into pgdispatch.limits (workspace_id, key, max_concurrent, max_starts, per)
+    insert into pgdispatch.limits (workspace_id, key, max_concurrent, max_starts, per, paused)
     select $1::text::uuid, $2::text, case when $3::boolean then $4::integer end, case when $5::boolean then $6::integer[] end,
-           case when $5::boolean then $7::interval[] end
+           case when $5::boolean then $7::interval[] end, coalesce($10::boolean, false)
     where not exists (select from was)
-    returning pgdispatch.row_change('{"max_concurrent": null, "max_starts": null, "per": null}', to_jsonb(limits)) as details
+    returning pgdispatch.row_change('{"max_concurrent": null, "max_starts": null, "per": null, "paused": false}', to_jsonb(limits)) as details
 ), done as (
     select details from changed union all select details from made
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
-    select $8::text, 'limits set', coalesce('workspace ' || $1::text, 'limits'), d.details || jsonb_build_object('limit_key', $2::text)
+    select $8::text, $9::text, coalesce('workspace ' || $1::text, 'limits'), d.details || jsonb_build_object('limit_key', $2::text)
     from done d where d.details <> '{}'
 )
 select d.details::text from done d
@@ -74,24 +78,83 @@ select exists (select from gone)
 
 -- name: limits_in_use
 -- reads
--- $1 how many items of each kind to look at, at most; $2 how many limits to return, at most. The last row has no key and
--- sums up the others: see limits_in_use().
+-- $1 how many items that hold slots, and how many that wait, to look at, at most; $2 how many limits to return, at most.
+-- The last row has no key and sums up the others: see limits_in_use().
 select coalesce(l.id, 0) as id, coalesce(l.workspace_id::text, '') as workspace_id, coalesce(w.name, '') as workspace, coalesce(l.key, '') as key,
-       l.max_concurrent, l.max_starts, l.per, l.active, l.starts_left, l.waiting, coalesce(l.behind, 0) as behind
+       l.max_concurrent, l.max_starts, l.per, coalesce(l.paused, false) as paused, l.active, l.starts_left,
+       l.items as waiting, l.items < 1000 as waiting_exact, clock_timestamp() - l.oldest_due as oldest_waiting, coalesce(l.behind, 0) as behind
 from pgdispatch.limits_in_use($1::bigint, $2::bigint) with ordinality
-     as l (id, workspace_id, key, max_concurrent, max_starts, per, active, starts_left, waiting, behind, place)
+     as l (id, workspace_id, key, max_concurrent, max_starts, per, paused, active, starts_left, items, oldest_due, behind, place)
 left join pgdispatch.workspaces w on w.id = l.workspace_id
 order by l.place
 
+-- function: key_waiting
+-- The due items that wait with a limit key, in a workspace or, if that is null, in any: how many, counted up to at_most,
+-- and since when the longest-due one has been due. By the key's own index or, in a workspace, by that of the workspace,
+-- one priority level at a time and at most at_most of them. In plpgsql, so that its plans are kept.
+create or replace function pgdispatch.key_waiting(key text, workspace uuid, at_most integer, out items bigint, out oldest_due timestamptz)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+-- Uses the indexes that need no sorting, whatever the table looked like at its last ANALYZE.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set jit = off
+as $$
+declare
+    present constant timestamptz := clock_timestamp();
+    levels integer[];
+begin
+    if workspace is null then
+        select count(*), min(n.run_at) into items, oldest_due
+        from (select q.run_at from pgdispatch.workflow_execution_queue q
+              where q.limit_key = key and q.stage = 'WAITS' and q.created_at >= '-infinity' and q.run_at <= present
+              order by q.run_at limit at_most) n;
+        return;
+    end if;
+    with recursive level as (
+        (select q.priority from pgdispatch.workflow_execution_queue q
+         where q.workspace_id = workspace and q.stage = 'WAITS' and q.run_at >= '-infinity'
+         order by q.priority desc limit 1)
+        union all
+        select lower.priority
+        from level l
+        cross join lateral (
+            select q.priority from pgdispatch.workflow_execution_queue q
+            where q.workspace_id = workspace and q.stage = 'WAITS' and q.run_at >= '-infinity' and q.priority < l.priority
+            order by q.priority desc limit 1
+        ) lower
+    )
+    select array(select l.priority from level l limit at_most) into levels;
+    select min(n.run_at) into oldest_due
+    from unnest(levels) p (priority)
+    cross join lateral (
+        select q.run_at from pgdispatch.workflow_execution_queue q
+        where q.workspace_id = workspace and q.priority = p.priority and q.limit_key = key and q.stage = 'WAITS' and q.run_at <= present
+        order by q.run_at limit 1
+    ) n;
+    select count(*) into items
+    from (select from unnest(levels) p (priority)
+          cross join lateral (
+              select from pgdispatch.workflow_execution_queue q
+              where q.workspace_id = workspace and q.priority = p.priority and q.limit_key = key and q.stage = 'WAITS' and q.run_at <= present
+              limit at_most
+          ) n
+          limit at_most) due;
+end;
+$$;
+
 -- function: limits_in_use
--- The limits by use. Looks at the newest items that hold slots and at the items that arrived first and are due, at most
--- at_most each; the use of a limit is how many of them have its key. Returns the named most used ones: active is as in
--- limit_list.sql, waiting is how many of the items looked at wait. The last row, whose key is null, sums up those of the
--- other limits; its behind is how many of the items looked at wait for a limit above it that is full. The cost does not
--- grow with the queue or with the number of limits.
+-- The limits by use: those for which items wait first, then those with the most items. It finds them by the newest items
+-- that hold slots, at most at_most, and by the first 1,000 keys by name for which items wait: of each the longest-due one
+-- and up to 99 others, at most at_most. active is as in limit_list, items and oldest_due are those of key_waiting. The last
+-- row, whose key is null, sums up the items that were looked at of the other limits; its behind is how many items wait for
+-- a limit above it that is full. The cost does not grow with the queue or with the number of limits.
+drop function if exists pgdispatch.limits_in_use(bigint, bigint);
 create or replace function pgdispatch.limits_in_use(at_most bigint, named bigint)
-returns table (id bigint, workspace_id uuid, key text, max_concurrent integer, max_starts integer[], per interval[], active bigint,
-    starts_left integer, waiting bigint, behind bigint)
+returns table (id bigint, workspace_id uuid, key text, max_concurrent integer, max_starts integer[], per interval[], paused boolean,
+    active bigint, starts_left integer, items bigint, oldest_due timestamptz, behind bigint)
 language sql stable
 set search_path = pg_catalog, pg_temp
 -- Uses the indexes, whatever the tables looked like at their last ANALYZE.
@@ -100,20 +163,43 @@ set enable_bitmapscan = off
 set enable_mergejoin = off
 set jit = off
 as $$
-    with given as materialized (
+    with recursive given as materialized (
         select clock_timestamp() as at_time, exists (select from pgdispatch.limits) as any_limit
     ), held as materialized (
         select q.limit_key, q.workspace_id from pgdispatch.workflow_execution_queue q
         where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= 0 and (select g.any_limit from given g)
         order by q.lease_token desc
         limit at_most
+    ), waiting_key as (
+        (select q.limit_key, q.workspace_id, q.run_at from pgdispatch.workflow_execution_queue q
+         where q.limit_key > '' and q.stage = 'WAITS' and q.created_at >= '-infinity' and (select g.any_limit from given g)
+         order by q.limit_key, q.run_at limit 1)
+        union all
+        select following.*
+        from waiting_key k
+        cross join lateral (
+            select q.limit_key, q.workspace_id, q.run_at from pgdispatch.workflow_execution_queue q
+            where q.limit_key > k.limit_key and q.stage = 'WAITS' and q.created_at >= '-infinity'
+            order by q.limit_key, q.run_at limit 1
+        ) following
+    ), longest as materialized (
+        select k.* from (select k.* from waiting_key k limit 1000) k where k.run_at <= (select g.at_time from given g)
     ), waits as materialized (
-        {{ template "earliest" "(select case when g.any_limit then at_most else 0 end from given g)" }}
+        select l.limit_key, l.workspace_id from longest l
+        union all
+        (select q.limit_key, q.workspace_id
+         from longest l
+         cross join lateral (
+             select q.limit_key, q.workspace_id from pgdispatch.workflow_execution_queue q
+             where q.limit_key = l.limit_key and q.stage = 'WAITS' and q.created_at >= '-infinity' and q.run_at <= (select g.at_time from given g)
+             order by q.run_at offset 1 limit 99
+         ) q
+         limit at_most)
     ), key_queues as materialized (
         select n.limit_key, n.workspace_id, sum(n.held)::bigint as held, sum(n.waiting)::bigint as waiting
         from (select h.limit_key, h.workspace_id, 1 as held, 0 as waiting from held h
               union all
-              select w.limit_key, w.workspace_id, 0, 1 from waits w where w.run_at <= (select g.at_time from given g)) n
+              select w.limit_key, w.workspace_id, 0, 1 from waits w) n
         where n.limit_key is not null
         group by n.limit_key, n.workspace_id
     ), used as materialized (
@@ -125,9 +211,10 @@ as $$
         from (select n.limit_key, sum(n.held)::bigint as held, sum(n.waiting)::bigint as waiting from key_queues n group by n.limit_key) n
         cross join lateral (select l.id from pgdispatch.limits l where l.key = n.limit_key and l.workspace_id is null offset 0) l
     ), shown as materialized (
-        select u.*, row_number() over (order by u.held + u.waiting desc, u.id) as place from used u order by place limit named
+        select u.*, row_number() over (order by (u.waiting > 0)::integer desc, u.held + u.waiting desc, u.id) as place
+        from used u order by place limit named
     ), detailed as materialized (
-        select l.id, l.workspace_id, l.key, l.max_concurrent, l.max_starts, l.per, h.active, r.starts, s.waiting, s.place
+        select l.id, l.workspace_id, l.key, l.max_concurrent, l.max_starts, l.per, l.paused, h.active, r.starts, n.items, n.oldest_due, s.place
         from shown s
         cross join given g
         cross join lateral (select l.* from pgdispatch.limits l where l.id = s.id offset 0) l
@@ -140,16 +227,17 @@ as $$
         cross join lateral (
             select (case when l.per is not null then pgdispatch.starts_left(l.id, l.max_starts, l.per, g.at_time) end)[1]::integer as starts
         ) r
+        cross join lateral pgdispatch.key_waiting(l.key, l.workspace_id, 1000) n
     ), blocking as materialized (
-        select d.key, d.workspace_id from detailed d where d.active >= d.max_concurrent or d.starts <= 0
+        select d.* from detailed d where d.paused or d.active >= d.max_concurrent or d.starts <= 0
     )
-    (select d.id, d.workspace_id, d.key, d.max_concurrent, d.max_starts, d.per, d.active, d.starts, d.waiting, null::bigint
+    (select d.id, d.workspace_id, d.key, d.max_concurrent, d.max_starts, d.per, d.paused, d.active, d.starts, d.items, d.oldest_due, null::bigint
      from detailed d order by d.place)
     union all
-    select null, null, null, null, null, null,
-           coalesce(sum(u.held), 0)::bigint, null, coalesce(sum(u.waiting), 0)::bigint,
-           (select coalesce(sum(n.waiting), 0)::bigint from key_queues n
-            where exists (select from blocking b where b.key = n.limit_key and (b.workspace_id is null or b.workspace_id = n.workspace_id)))
+    select null, null, null, null, null, null, null,
+           coalesce(sum(u.held), 0)::bigint, null, coalesce(sum(u.waiting), 0)::bigint, null,
+           (select coalesce(sum(b.items), 0)::bigint from blocking b
+            where b.workspace_id is null or not exists (select from blocking a where a.key = b.key and a.workspace_id is null))
     from used u
     where u.id <> all (array(select s.id from shown s))
 $$;

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +22,8 @@ func (a *App) limitsCommand() *cobra.Command {
 		Long: "Limit the items with a limit key, in a workspace or over all workspaces. A change applies from the next\n" +
 			"claim; running workflows continue.",
 	}
-	for _, command := range []*cobra.Command{a.limitsListCommand(), a.limitsSetCommand(), a.limitsRemoveCommand()} {
+	for _, command := range []*cobra.Command{a.limitsListCommand(), a.limitsSetCommand(), a.limitsRemoveCommand(),
+		a.limitsPauseCommand(true), a.limitsPauseCommand(false)} {
 		config.AddFlags(command.Flags(), config.DatabaseOptions)
 		group.AddCommand(command)
 	}
@@ -94,7 +96,7 @@ func (a *App) limitsSetCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		changed, err := store.SetKeyLimit(ctx, id, args[0], change, who)
+		changed, err := store.SetKeyLimit(ctx, id, args[0], change, "limits set", who)
 		if err != nil {
 			return err
 		}
@@ -144,6 +146,36 @@ func (a *App) limitsRemoveCommand() *cobra.Command {
 	return command
 }
 
+func (a *App) limitsPauseCommand(paused bool) *cobra.Command {
+	var workspace, output, who string
+	command := &cobra.Command{Use: "pause KEY", Short: "Start no items with a key, until resumed", Args: cobra.ExactArgs(1),
+		Long: "Start no items with a key, in a workspace or, without --workspace, in any. What runs goes on. If the key has\n" +
+			"no limit there, one is added.",
+		ValidArgsFunction: arguments(a.limitKeys)}
+	if !paused {
+		command.Use, command.Short, command.Long = "resume KEY", "Start items with a paused key again", ""
+	}
+	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+		if err := errors.Join(checkOutput(output), checkWho(who), operate.CheckKey(args[0])); err != nil {
+			return err
+		}
+		id, err := optionalWorkspace(ctx, store, workspace)
+		if err != nil {
+			return err
+		}
+		changed, err := store.SetKeyLimit(ctx, id, args[0], operate.KeyLimitChange{Paused: &paused},
+			"limits "+strings.TrimSuffix(command.Use, " KEY"), who)
+		if err != nil {
+			return err
+		}
+		return a.printChange(operate.WorkspaceName{ID: id, Name: args[0]}, changed, output)
+	})
+	command.Flags().StringVar(&workspace, "workspace", "", "only in this workspace, by ID or name")
+	addWho(command.Flags(), &who)
+	addOutput(command.Flags(), &output)
+	return command
+}
+
 // optionalWorkspace returns the ID of a workspace given by ID or name, or "" if none is given.
 func optionalWorkspace(ctx context.Context, store *operate.Store, idOrName string) (string, error) {
 	if idOrName == "" {
@@ -160,14 +192,15 @@ func (a *App) printLimits(limits []operate.KeyLimit, limit int) error {
 	return list[operate.KeyLimit]{
 		rows: limits, limit: limit, none: "no limits match; set one with `pgdispatch limits set`",
 		more:  func(last operate.KeyLimit) string { return fmt.Sprintf("continue with --after %d", last.ID) },
-		heads: "KEY\tWORKSPACE\tACTIVE/MAX\tRATES\tSTARTS LEFT\tFULL",
+		heads: "KEY\tWORKSPACE\tACTIVE/MAX\tRATES\tSTARTS LEFT\tWAITING\tOLDEST\tFULL",
 		cells: func(l operate.KeyLimit) string {
 			workspace := "(all)"
 			if l.WorkspaceID != "" {
 				workspace = view.Printable(l.Workspace)
 			}
-			return fmt.Sprintf("%s\t%s\t%d/%s\t%s\t%s\t%s", view.Printable(l.Key), workspace, l.Active,
-				numberOr(l.MaxConcurrent, "-"), cmp.Or(l.Rates.String(), "-"), numberOr(l.StartsLeft, "-"), yesNo(l.Full()))
+			return fmt.Sprintf("%s\t%s\t%d/%s\t%s\t%s\t%s\t%s\t%s", view.Printable(l.Key), workspace, l.Active,
+				numberOr(l.MaxConcurrent, "-"), cmp.Or(l.Rates.String(), "-"), numberOr(l.StartsLeft, "-"),
+				view.AtLeast(l.Waiting, l.WaitingExact), view.SpanOf(l.OldestWaiting), fullWord(l))
 		},
 	}.print(a.Stdout)
 }
@@ -177,4 +210,11 @@ func numberOr(n *int, none string) string {
 		return none
 	}
 	return strconv.Itoa(*n)
+}
+
+func fullWord(l operate.KeyLimit) string {
+	if l.Paused {
+		return "paused"
+	}
+	return yesNo(l.Full())
 }

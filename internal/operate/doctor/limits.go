@@ -12,6 +12,9 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
+// unlimitedKeys is how many keys without a limit are compared with those of limits.
+const unlimitedKeys = 500
+
 // limitProblem is a kind of problem of limits of keys.
 type limitProblem int
 
@@ -41,7 +44,8 @@ func checkLimits(ctx context.Context, store *operate.Store) Finding {
 		if len(limits) == 0 {
 			return ok("limits", "none are set")
 		}
-		return checkList(ctx, "limits", store.UnlimitedKeys, func(unlimited []operate.LimitKey) Finding {
+		keys := func(ctx context.Context) ([]operate.LimitKey, error) { return store.UnlimitedKeys(ctx, unlimitedKeys) }
+		return checkList(ctx, "limits", keys, func(unlimited []operate.LimitKey) Finding {
 			return judgeLimits(limits, unlimited)
 		})
 	})

@@ -7,12 +7,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
-const (
-	// fullNamed is how many full limits are named.
-	fullNamed = 3
-	// seenWaiting is how many waiting items are looked at: see operate.LimitUse.
-	seenWaiting = 10_000
-)
+// fullNamed is how many full limits are named.
+const fullNamed = 3
 
 // FullLimits says how many limits of keys are full, how many items wait for them, and names those for which the most
 // wait. It is empty if none is full.
@@ -29,11 +25,11 @@ func FullLimits(u operate.LimitUse) string {
 	if len(full) == 1 {
 		it = "it"
 	}
-	waiting := AtMost(u.Behind, seenWaiting) + plural(u.Behind, " item waits", " items wait")
+	waiting := AtLeast(u.Behind, u.BehindExact) + plural(u.Behind, " item waits", " items wait")
 	text += fmt.Sprintf(", %s for %s: ", waiting, it)
 	named := []string{}
 	for _, l := range full[:min(len(full), fullNamed)] {
-		named = append(named, fmt.Sprintf("%s (%s)", KeyLimitName(l.KeyLimit), AtMost(l.Waiting, seenWaiting)))
+		named = append(named, fmt.Sprintf("%s (%s)", KeyLimitName(l), AtLeast(l.Waiting, l.WaitingExact)))
 	}
 	text += strings.Join(named, ", ")
 	if more := len(full) - len(named); more > 0 {

@@ -50,7 +50,12 @@ func Slots(limit, burst int) string {
 
 // AtMost formats a count that stops at limit, such as "1,000+".
 func AtMost(n, limit int64) string {
-	if n >= limit {
+	return AtLeast(n, n < limit)
+}
+
+// AtLeast formats a count that may have stopped early, such as "1,000+".
+func AtLeast(n int64, exact bool) string {
+	if !exact {
 		return Number(n) + "+"
 	}
 	return Number(n)

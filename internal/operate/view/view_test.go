@@ -48,7 +48,7 @@ func busy() Screen {
 			},
 			Minutes: minutes,
 			Limits: operate.LimitUse{Behind: 1234,
-				Limits: []operate.UsedLimit{full("smtp", "", 1200), full("sms", "Acme", 34)}},
+				Limits: []operate.KeyLimit{full("smtp", "", 1000), full("sms", "Acme", 34)}},
 		},
 		Workspaces: []operate.WorkspaceRow{
 			{Name: "Acme", Plan: "PRO", Limit: 5, Claimed: 1, Running: 2, Unanswered: 2,

@@ -247,8 +247,8 @@ type fakeReader struct {
 }
 
 // fullLimit is a full limit of a hostile key.
-var fullLimit = operate.LimitUse{Behind: 12, Limits: []operate.UsedLimit{
-	{KeyLimit: operate.KeyLimit{Key: hostile, MaxConcurrent: new(int)}, Waiting: 12}}}
+var fullLimit = operate.LimitUse{Behind: 12, BehindExact: true, Limits: []operate.KeyLimit{
+	{ID: 1, Key: hostile, MaxConcurrent: new(int), Waiting: 12, WaitingExact: true}}}
 
 func (f *fakeReader) Overview(ctx context.Context) (operate.Overview, error) {
 	f.looks++
