@@ -80,6 +80,22 @@ func TestALimitOfAKeyIsReadByEachClaim(t *testing.T) {
 	require.Len(t, f.claimAll(100).items, 5, "deleted while full")
 }
 
+func TestAPausedKeyStartsNothingUntilItIsResumed(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	a, b := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	f.limit(&a, "k", 5)
+	f.limit(nil, "k", nil)
+	f.keyed(a, "k", 2)
+	f.keyed(b, "k", 3)
+	f.exec("update pgdispatch.limits set paused = true where workspace_id is null")
+	require.Empty(t, f.claimAll(100).items, "in no workspace")
+	f.exec("update pgdispatch.limits set paused = workspace_id is not null")
+	require.Len(t, f.claimAll(100).items, 3, "not in that workspace")
+	f.exec("update pgdispatch.limits set paused = false")
+	require.Len(t, f.claimAll(100).items, 2)
+}
+
 func TestAMemoryThatLiesAboutKeysPassesNoLimit(t *testing.T) {
 	t.Parallel()
 	f := open(t)

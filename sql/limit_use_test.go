@@ -30,8 +30,8 @@ func TestTheUseOfLimitsCostsTheSameWithManyLimitsAndALongQueue(t *testing.T) {
 	const seen, named = 1000, 4
 	read := func() { f.exec("select * from pgdispatch.limits_in_use($1, $2)", seen, named) }
 	for table, entries := range map[string]int64{
-		"workflow_execution_queue": 2*seen + named*6,
-		"limits":                   4*2*seen/20 + 2*named + 20, // those of some hundred keys
+		"workflow_execution_queue": 2*seen + 1000 + named*50, // the holders, the keys that wait, their items
+		"limits":                   2*1100 + 2*named + 20,    // those of 1,000 keys and of some hundred held ones
 		"limit_starts":             named * 5,
 	} {
 		got := f.scanned(table, read)
@@ -39,4 +39,47 @@ func TestTheUseOfLimitsCostsTheSameWithManyLimitsAndALongQueue(t *testing.T) {
 		require.LessOrEqual(t, got.Index, entries, table)
 	}
 	require.EqualValues(t, named+1, f.exec("select * from pgdispatch.limits_in_use($1, $2)", seen, named))
+}
+
+func TestWhatWaitsForAKeyIsCountedHoweverMuchArrivedBefore(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	big, small := f.tenant("PRO"), f.tenant("PRO")
+	f.items(big, 300)
+	f.keyed(big, "other", 300)
+	f.limit(nil, "gpu", 0)
+	f.limit(&small, "mail", 0)
+	f.keyed(small, "gpu", 40)
+	f.keyed(small, "mail", 30)
+	f.exec("update pgdispatch.workflow_execution_queue set priority = id % 3 where limit_key = 'mail'")
+	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 day' where limit_key <> '' " +
+		"and id % 10 = 0")
+	require.Equal(t, []string{"gpu 36", "mail 27", " 0"}, all[string](f,
+		"select concat(key, ' ', items) from pgdispatch.limits_in_use(10, 5)"))
+	require.Equal(t, int64(63), one[int64](f, "select behind from pgdispatch.limits_in_use(10, 5) where key is null"))
+	for _, of := range []struct {
+		key       string
+		workspace any
+		items     int64
+	}{{"gpu", nil, 20}, {"mail", small.workspace, 20}, {"mail", big.workspace, 0}, {"mail", nil, 20}, {"none", nil, 0}} {
+		require.Equal(t, of.items, one[int64](f, "select items from pgdispatch.key_waiting($1, $2, 20)", of.key,
+			of.workspace), of)
+	}
+}
+
+func TestWhatWaitsForAKeyIsFoundByItsIndex(t *testing.T) {
+	t.Parallel()
+	f := open(t).conn()
+	w := f.tenant("PRO")
+	f.exec("alter table pgdispatch.workflow_execution_queue set (autovacuum_enabled = off)")
+	f.items(w, 5000)
+	f.keyed(w, "aaa", 5000)
+	f.keyed(w, "smtp", 400)
+	for _, workspace := range []any{nil, w.workspace} {
+		read := f.scanned("workflow_execution_queue", func() {
+			f.exec("select * from pgdispatch.key_waiting('smtp', $1, 100)", workspace)
+		})
+		require.LessOrEqual(t, read.Sequential, int64(0), workspace)
+		require.LessOrEqual(t, read.Index, int64(110), workspace)
+	}
 }

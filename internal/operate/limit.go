@@ -28,7 +28,7 @@ const (
 
 // KeyLimit is a limit of the items with a limit key, in a workspace or over all workspaces.
 type KeyLimit struct {
-	ID            int64  `json:"-"`
+	ID            int64  `json:"id"`
 	WorkspaceID   string `json:"workspace_id,omitempty"` // empty means over all workspaces
 	Workspace     string `json:"workspace,omitempty"`
 	Key           string `json:"key"`
@@ -162,6 +162,29 @@ func (s *Store) KeyLimits(ctx context.Context, filter KeyLimitFilter, atMost int
 	return s.keyLimits(ctx, filter, false, atMost)
 }
 
+// Limits is KeyLimits, and without a filter begins with the atMost limits of LimitUse, which no scope has. after is
+// where the next page begins. Zero if this is the last.
+func (s *Store) Limits(ctx context.Context, filter KeyLimitFilter, atMost int) (limits []KeyLimit, after int64,
+	err error) {
+	page, err := s.KeyLimits(ctx, filter, atMost)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(page) == atMost {
+		after = page[atMost-1].ID
+	}
+	if s.Scope != nil || filter != (KeyLimitFilter{}) {
+		return page, after, nil
+	}
+	use, err := s.LimitUse(ctx, atMost)
+	for _, l := range page {
+		if !slices.ContainsFunc(use.Limits, func(other KeyLimit) bool { return other.ID == l.ID }) {
+			use.Limits = append(use.Limits, l)
+		}
+	}
+	return use.Limits, after, err
+}
+
 // KeyLimitsOf returns the limits that an item with the key counts against: the workspace's and the one over all, which
 // is in no scope.
 func (s *Store) KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]KeyLimit, error) {
@@ -288,5 +311,6 @@ type LimitKey struct {
 // UnlimitedKeys returns up to atMost limit keys without a limit: of the newest 10,000 items that hold slots, and of the
 // 10,000 waiting ones that arrived first.
 func (s *Store) UnlimitedKeys(ctx context.Context, atMost int) ([]LimitKey, error) {
-	return postgres.Read[LimitKey](ctx, s.DB, "read limit keys", sql.Text("doctor_limit_keys"), depthLimit, atMost, s.Scope)
+	return postgres.Read[LimitKey](ctx, s.DB, "read limit keys", sql.Text("doctor_limit_keys"), depthLimit, atMost,
+		s.Scope)
 }

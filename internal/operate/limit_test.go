@@ -35,7 +35,7 @@ func TestTheUseOfLimitsNamesTheMostUsedAndSumsUpTheOthers(t *testing.T) {
 	keyed(b, "unlimited", 9)
 	none, err := b.LimitUse(t.Context(), 10)
 	require.NoError(t, err)
-	require.Equal(t, operate.LimitUse{}, none, "keys without a limit are not shown")
+	require.Equal(t, operate.LimitUse{BehindExact: true}, none, "keys without a limit are not shown")
 
 	limitKey(b, true, "smtp", 2)
 	limitKey(b, false, "smtp", 100)

@@ -263,7 +263,7 @@ func (i *instruments) addLimits(m *maker) {
 	i.limitMax = m.gauge(Metric{Name: "pgdispatch_limit_max", Unit: "items", Label: key, Within: within,
 		Meaning: "How many items these limits allow at once; absent if they limit rates only."})
 	i.limitWaiting = m.gauge(Metric{Name: "pgdispatch_limit_waiting", Unit: "items", Label: key, Within: within,
-		Meaning: "Due items that wait with the key of these limits, counted up to 1,000; `other`: up to 100 of each other key."})
+		Meaning: "Due items that wait with the key of these limits, up to 1,000; `other`: up to 100 of each other key."})
 	i.limitFull = m.gauge(Metric{Name: "pgdispatch_limit_full", Unit: "0 or 1", Label: key, Within: within,
 		Meaning: "1: this limit allows no start now."})
 }

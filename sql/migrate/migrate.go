@@ -5,6 +5,7 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/tern/v2/migrate"
@@ -22,6 +23,9 @@ var formerVersionTables = []string{"pgdispatch.schema_version", "pgdispatch.migr
 // lockKey is the advisory lock held during a migration. It is taken before the schema exists, which is too early for
 // tern's own lock. Any role can take an advisory lock, so another client could delay a migration, but not break it.
 const lockKey = 7210453188364021
+
+// lockPoll is the time between two attempts to take it.
+const lockPoll = 100 * time.Millisecond
 
 // Step is one change, passed to the report callback.
 type Step struct {
@@ -179,9 +183,21 @@ func open(ctx context.Context, conn *pgx.Conn) (*migrate.Migrator, error) {
 	return m, nil
 }
 
+// locked runs do with the lock. It polls: a statement that waited for the lock would have a snapshot, for whose end the
+// concurrent build of an index waits.
 func locked(ctx context.Context, conn *pgx.Conn, do func() error) error {
-	if _, err := conn.Exec(ctx, "select pg_advisory_lock($1)", int64(lockKey)); err != nil {
-		return fmt.Errorf("wait for other migrations: %w", err)
+	for taken := false; !taken; {
+		if err := conn.QueryRow(ctx, "select pg_try_advisory_lock($1)", int64(lockKey)).Scan(&taken); err != nil {
+			return fmt.Errorf("wait for other migrations: %w", err)
+		}
+		if taken {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for other migrations: %w", context.Cause(ctx))
+		case <-time.After(lockPoll):
+		}
 	}
 	// The lock is also released when the session ends, so errors can be ignored.
 	defer conn.Exec(context.WithoutCancel(ctx), "select pg_advisory_unlock($1)", int64(lockKey)) //nolint:errcheck

@@ -183,7 +183,7 @@ as $$
             order by q.limit_key, q.run_at limit 1
         ) following
     ), longest as materialized (
-        select k.* from (select k.* from waiting_key k limit 1000) k where k.run_at <= (select g.at_time from given g)
+        select k.* from (select k.* from waiting_key k limit 1000) k, given g where k.run_at <= g.at_time
     ), waits as materialized (
         select l.limit_key, l.workspace_id from longest l
         union all
@@ -197,15 +197,12 @@ as $$
          limit at_most)
     ), key_queues as materialized (
         select n.limit_key, n.workspace_id, sum(n.held)::bigint as held, sum(n.waiting)::bigint as waiting
-        from (select h.limit_key, h.workspace_id, 1 as held, 0 as waiting from held h
-              union all
-              select w.limit_key, w.workspace_id, 0, 1 from waits w) n
+        from (select h.*, 1 as held, 0 as waiting from held h union all select w.*, 0, 1 from waits w) n
         where n.limit_key is not null
         group by n.limit_key, n.workspace_id
     ), used as materialized (
         select l.*, n.held, n.waiting
-        from key_queues n
-        cross join lateral (select l.id from pgdispatch.limits l where l.key = n.limit_key and l.workspace_id = n.workspace_id offset 0) l
+        from key_queues n, lateral (select l.id from pgdispatch.limits l where l.key = n.limit_key and l.workspace_id = n.workspace_id offset 0) l
         union all
         select l.*, n.held, n.waiting
         from (select n.limit_key, sum(n.held)::bigint as held, sum(n.waiting)::bigint as waiting from key_queues n group by n.limit_key) n
@@ -214,28 +211,26 @@ as $$
         select u.*, row_number() over (order by (u.waiting > 0)::integer desc, u.held + u.waiting desc, u.id) as place
         from used u order by place limit named
     ), detailed as materialized (
-        select l.id, l.workspace_id, l.key, l.max_concurrent, l.max_starts, l.per, l.paused, h.active, r.starts, n.items, n.oldest_due, s.place
-        from shown s
-        cross join given g
+        select l.*, h.active, r.left[1]::integer as starts, n.items, n.oldest_due, s.place
+        from shown s cross join given g
         cross join lateral (select l.* from pgdispatch.limits l where l.id = s.id offset 0) l
         cross join lateral (
-            select count(*) as active
-            from (select from pgdispatch.workflow_execution_queue q
-                  where q.limit_key = l.key and (l.workspace_id is null or q.workspace_id = l.workspace_id) and q.stage in ('HOLDS', 'DOUBT')
-                  limit coalesce(l.max_concurrent, at_most) + 1) h
+            select count(*) as active from (
+                select from pgdispatch.workflow_execution_queue q
+                where q.limit_key = l.key and (l.workspace_id is null or q.workspace_id = l.workspace_id) and q.stage in ('HOLDS', 'DOUBT')
+                limit coalesce(l.max_concurrent, at_most) + 1) h
         ) h
         cross join lateral (
-            select (case when l.per is not null then pgdispatch.starts_left(l.id, l.max_starts, l.per, g.at_time) end)[1]::integer as starts
-        ) r
+            select case when l.per is not null then pgdispatch.starts_left(l.id, l.max_starts, l.per, g.at_time) end as left) r
         cross join lateral pgdispatch.key_waiting(l.key, l.workspace_id, 1000) n
     ), blocking as materialized (
         select d.* from detailed d where d.paused or d.active >= d.max_concurrent or d.starts <= 0
     )
-    (select d.id, d.workspace_id, d.key, d.max_concurrent, d.max_starts, d.per, d.paused, d.active, d.starts, d.items, d.oldest_due, null::bigint
+    (select d.id, d.workspace_id, d.key, d.max_concurrent, d.max_starts, d.per, d.paused, d.active, d.starts, d.items, d.oldest_due,
+            null::bigint
      from detailed d order by d.place)
     union all
-    select null, null, null, null, null, null, null,
-           coalesce(sum(u.held), 0)::bigint, null, coalesce(sum(u.waiting), 0)::bigint, null,
+    select null, null, null, null, null, null, null, coalesce(sum(u.held), 0)::bigint, null, coalesce(sum(u.waiting), 0)::bigint, null,
            (select coalesce(sum(b.items), 0)::bigint from blocking b
             where b.workspace_id is null or not exists (select from blocking a where a.key = b.key and a.workspace_id is null))
     from used u

@@ -148,10 +148,12 @@ func (a *App) limitsRemoveCommand() *cobra.Command {
 
 func (a *App) limitsPauseCommand(paused bool) *cobra.Command {
 	var workspace, output, who string
-	command := &cobra.Command{Use: "pause KEY", Short: "Start no items with a key, until resumed", Args: cobra.ExactArgs(1),
-		Long: "Start no items with a key, in a workspace or, without --workspace, in any. What runs goes on. If the key has\n" +
-			"no limit there, one is added.",
-		ValidArgsFunction: arguments(a.limitKeys)}
+	command := &cobra.Command{
+		Use: "pause KEY", Short: "Start no items with a key, until resumed", Args: cobra.ExactArgs(1),
+		Long: "Start no items with a key, in a workspace or, without --workspace, in any. What runs goes on. If the\n" +
+			"key has no limit there, one is added.",
+		ValidArgsFunction: arguments(a.limitKeys),
+	}
 	if !paused {
 		command.Use, command.Short, command.Long = "resume KEY", "Start items with a paused key again", ""
 	}

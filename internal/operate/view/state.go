@@ -17,7 +17,7 @@ type Holds struct {
 	All string
 	// Workspaces are the items' workspaces by ID, Keys the full limits of keys.
 	Workspaces map[string]operate.WorkspaceRow
-	Keys       []operate.UsedLimit
+	Keys       []operate.KeyLimit
 }
 
 // states are the states that a status alone tells.

@@ -18,6 +18,9 @@ import (
 // Changer makes the changes. Each writes who requested it into the log of changes, in the same statement.
 type Changer interface {
 	ChangeWorkspace(ctx context.Context, id, who, command string, c operate.WorkspaceChange) (operate.Change, error)
+	SetKeyLimit(ctx context.Context, workspaceID, key string, c operate.KeyLimitChange, command,
+		who string) (operate.Change, error)
+	RemoveKeyLimit(ctx context.Context, workspaceID, key, who string) (bool, error)
 	SetSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int, who string) (operate.SettingsChange,
 		error)
 	CancelItems(ctx context.Context, items []int64, who string) ([]int64, error)
@@ -67,7 +70,9 @@ func (v visit) actRoutes() routes {
 		"items/{id}/discard": v.discardItem, "items/{id}/resend": v.resendSignal, "items/{id}/signal": v.sendSignal,
 		"items/{id}/request-cancel": v.requestCancel, "items/{id}/terminate": v.terminate,
 		"dead/replay": v.bulk(replay, "dead letter"), "dead/discard": v.bulk(discard, "dead letter"),
-		"settings/pause": v.pauseAll(true), "settings/resume": v.pauseAll(false), "settings/max-claims": v.setMaxClaims,
+		"limits/set": v.setKeyLimit, "limits/{id}/pause": v.pauseLimit(true), "limits/{id}/resume": v.pauseLimit(false),
+		"limits/{id}/remove": v.removeLimit,
+		"settings/pause":     v.pauseAll(true), "settings/resume": v.pauseAll(false), "settings/max-claims": v.setMaxClaims,
 	} {
 		all["POST "+Prefix+path] = v.act(do)
 	}
@@ -82,6 +87,7 @@ func (v visit) questions() map[string]handler {
 	return map[string]handler{
 		"items/selected": v.askSelected, "items/{id}/terminate": v.confirmTerminate, "items/{id}/discard": v.confirmDiscard,
 		"dead/replay": v.dryRun(replay), "dead/discard": v.dryRun(discard), "settings/pause": v.confirmPause,
+		"limits/{id}/remove": v.confirmRemoveLimit,
 	}
 }
 
@@ -143,6 +149,7 @@ var doneWords = map[string]string{
 	"before":    "Nothing was changed: this was requested before.",
 	"replayed":  "Replayed as a new item.",
 	"discarded": "Discarded. It is no longer listed.",
+	"removed":   "Removed. Its items start without it from the next claim.",
 	"resent":    "The signal was sent again. A replica will deliver it.",
 	"sent":      "The signal was sent. A replica will deliver it.",
 }

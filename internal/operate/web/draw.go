@@ -18,7 +18,7 @@ var functions = template.FuncMap{
 	"number": func(n any) string {
 		return view.Number(whole(n))
 	},
-	"slots": view.Slots, "count": view.Count,
+	"slots": view.Slots, "atLeast": view.AtLeast, "count": view.Count,
 	"span": view.Span, "spanOf": view.SpanOf, "rate": view.Rate, "deadCount": view.Dead,
 	"concerns": view.Concerns, "latency": view.LatencyWords, "temporal": view.Temporal, "wakes": view.Wakes,
 	"stallKind": view.StallKind, "show": view.Printable,
@@ -46,8 +46,8 @@ func whole(n any) int64 {
 
 // topPages are the pages that the header links to, each by its template, its name and its path.
 var topPages = []topPage{{"overview", "Overview", Prefix}, {"items", "Items", Prefix + "items"},
-	{"workspaces", "Workspaces", Prefix + "workspaces"}, {"dead", "Dead letters", Prefix + "dead"},
-	{"settings", "Settings", Prefix + "settings"}}
+	{"workspaces", "Workspaces", Prefix + "workspaces"}, {"limits", "Limits", Prefix + "limits"},
+	{"dead", "Dead letters", Prefix + "dead"}, {"settings", "Settings", Prefix + "settings"}}
 
 type topPage struct{ Title, Name, Path string }
 

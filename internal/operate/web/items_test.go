@@ -29,10 +29,6 @@ func (f *fakeReader) EndedItems(_ context.Context, workspaces []string) ([]opera
 
 func (f *fakeReader) Ahead(context.Context, int64) (int64, error) { return 12, f.err }
 
-func (f *fakeReader) KeyLimitsOf(_ context.Context, _, key string) ([]operate.KeyLimit, error) {
-	return []operate.KeyLimit{{Key: key + hostile, MaxConcurrent: new(int)}}[:min(len(key), 1)], f.err
-}
-
 func (f *fakeReader) ChangesOf(ctx context.Context, _ int64) ([]operate.Administered, error) {
 	return f.Audit(ctx, operate.AuditFilter{}, 1)
 }

@@ -45,11 +45,15 @@ var walked = map[string][]string{
 	"GET /ui/dead/letters": {"/ui/dead/letters", "/ui/dead/letters?workspace={name}",
 		"/ui/dead/letters?definition={flow}", "/ui/dead/letters?error={error}", "/ui/dead/letters?kind={error}",
 		"/ui/dead/letters?filter=workspace:{name}"},
-	"GET /ui/dead/replay":    {"/ui/dead/replay", "/ui/dead/replay?workspace={workspace}", "/ui/dead/replay?kind={error}"},
-	"GET /ui/dead/discard":   {"/ui/dead/discard", "/ui/dead/discard?error={error}"},
-	"GET /ui/settings":       {"/ui/settings"},
-	"GET /ui/settings/pause": {"/ui/settings/pause"},
-	"GET /ui/static/":        {"/ui/static/style.css"},
+	"GET /ui/dead/replay":  {"/ui/dead/replay", "/ui/dead/replay?workspace={workspace}", "/ui/dead/replay?kind={error}"},
+	"GET /ui/dead/discard": {"/ui/dead/discard", "/ui/dead/discard?error={error}"},
+	"GET /ui/limits": {"/ui/limits", "/ui/limits?key={error}", "/ui/limits?workspace={name}",
+		"/ui/limits?after=0"},
+	"GET /ui/limits.json":        {"/ui/limits.json", "/ui/limits.json?workspace={workspace}"},
+	"GET /ui/limits/{id}/remove": {"/ui/limits/{limit}/remove"},
+	"GET /ui/settings":           {"/ui/settings"},
+	"GET /ui/settings/pause":     {"/ui/settings/pause"},
+	"GET /ui/static/":            {"/ui/static/style.css"},
 	"GET /ui/suggest": {"/ui/suggest?of=workspace&q={name}", "/ui/suggest?of=workspace&q=",
 		"/ui/suggest?of=definition&workspace={name}", "/ui/suggest?of=definition&workspace={workspace}",
 		"/ui/suggest?of=error&q=", "/ui/suggest?of=error&q={error}", "/ui/suggest?of=status&q=", "/ui/suggest?of=since&q="},
@@ -78,9 +82,15 @@ var walked = map[string][]string{
 	"POST /ui/items/{id}/terminate":   {"/ui/items/{running}/terminate?", "/ui/items/{running}/terminate?reason=%00"},
 	"POST /ui/dead/replay":            {"/ui/dead/replay?items={letter},{waiting}"},
 	"POST /ui/dead/discard":           {"/ui/dead/discard?items={letter},{waiting}"},
-	"POST /ui/settings/pause":         {"/ui/settings/pause?"},
-	"POST /ui/settings/resume":        {"/ui/settings/resume?"},
-	"POST /ui/settings/max-claims":    {"/ui/settings/max-claims?max-claims=1", "/ui/settings/max-claims?max-claims=x"},
+	"POST /ui/limits/{id}/pause":      {"/ui/limits/{limit}/pause?"},
+	"POST /ui/limits/{id}/resume":     {"/ui/limits/{limit}/resume?"},
+	"POST /ui/limits/{id}/remove":     {"/ui/limits/{limit}/remove?"},
+	"POST /ui/limits/set": {"/ui/limits/set?key=k&max=1&workspace={name}",
+		"/ui/limits/set?key=k&max=1&workspace={workspace}",
+		"/ui/limits/set?key=k&max=1&workspace=", "/ui/limits/set?key=&max=x"},
+	"POST /ui/settings/pause":      {"/ui/settings/pause?"},
+	"POST /ui/settings/resume":     {"/ui/settings/resume?"},
+	"POST /ui/settings/max-claims": {"/ui/settings/max-claims?max-claims=1", "/ui/settings/max-claims?max-claims=x"},
 	"POST /ui/items/{id}/request-cancel": {"/ui/items/{running}/request-cancel?", "/ui/items/{waiting}/request-cancel?",
 		"/ui/items/{running}/request-cancel?reason=%00"},
 }
@@ -89,7 +99,7 @@ var walked = map[string][]string{
 var unknown = map[string]string{"workspace": "99999999-0000-4000-8000-000000000001", "name": "Nobody",
 	"definition": "99999999-0000-4000-8000-000000000002", "flow": "nobodyflow", "error": "nobody-failed",
 	"letter": "800001", "waiting": "800002", "running": "800003",
-	"signal": "800004", "execution": "99999999-0000-4000-8000-000000000003",
+	"signal": "800004", "limit": "800005", "execution": "99999999-0000-4000-8000-000000000003",
 	"runs": "99999999-0000-4000-8000-000000000004"}
 
 func TestTheWalkVisitsEveryRoute(t *testing.T) {
@@ -114,6 +124,7 @@ func newTenants(t testing.TB) *tenants {
 	b.Alive()
 	b.Execute(`select setval(pg_get_serial_sequence('pgdispatch.workflow_execution_queue', 'id'), 700000)`)
 	b.Execute(`select setval(pg_get_serial_sequence('pgdispatch.signals', 'id'), 900000)`)
+	b.Execute(`select setval(pg_get_serial_sequence('pgdispatch.limits', 'id'), 600000)`)
 	m := &tenants{b, t, b.NewWorkspace("Mine", 20)}
 	m.fill(m.mine, "mine")
 	return m
@@ -150,6 +161,8 @@ func (m *tenants) fill(workspace, mark string) {
 	m.Execute(`insert into pgdispatch.parked_items (item_id, error, attempts, try_at)
 		select id, $2, attempt_count, 'infinity' from pgdispatch.workflow_execution_queue
 		where workspace_id = $1::uuid and status = 'PENDING'`, workspace, mark+" is parked")
+	m.Execute("insert into pgdispatch.limits (workspace_id, key, max_concurrent) values ($1, $2 || ' key', 3)", workspace,
+		mark)
 	_, err := m.ChangeWorkspace(m.t.Context(), workspace, mark, "workspaces pause",
 		operate.WorkspaceChange{Paused: new(true)})
 	require.NoError(m.t, err)
@@ -162,6 +175,7 @@ func (m *tenants) other() map[string]string {
 	m.fill(id, "rival")
 	m.Execute("insert into pgdispatch.stalls values ('TASK_QUEUE', '', 'rivals', 4, 'no poller')")
 	m.Execute("insert into pgdispatch.activity (minute, started) values (date_trunc('minute', now()), 77)")
+	m.Execute("insert into pgdispatch.limits (key, max_concurrent) values ('rival key', 0)")
 	one := func(query string) string { return sqltest.Scalar[string](m.Shop, query, id) }
 	item := func(status string) string {
 		return one("select id::text from pgdispatch.workflow_execution_queue where workspace_id = $1::uuid and status = '" +
@@ -170,6 +184,7 @@ func (m *tenants) other() map[string]string {
 	return map[string]string{"workspace": id, "name": "Rival", "flow": "rivalflow", "error": "rival-failed",
 		"definition": one("select id::text from pgdispatch.workflow_definitions where workspace_id = $1::uuid"),
 		"letter":     item("FAILED"), "waiting": item("PENDING"), "running": item("DISPATCHED"),
+		"limit":  one("select id::text from pgdispatch.limits where workspace_id = $1::uuid"),
 		"signal": one("select max(id)::text from pgdispatch.signals where $1::text <> ''"),
 		"runs": one(`select execution_id::text from pgdispatch.workflow_execution_queue
 			where workspace_id = $1::uuid and status = 'DISPATCHED'`),

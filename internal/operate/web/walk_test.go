@@ -37,6 +37,7 @@ func (m *tenants) stateOf(workspace string) string {
 		select concat_ws(E'\n',
 		(select string_agg(q::text, ';' order by q.id) from of q),
 		(select string_agg(w::text, ';' order by w.id) from pgdispatch.workspaces w where $1 in ('', w.id::text)),
+		(select string_agg(l::text, ';' order by l.id) from pgdispatch.limits l where $1 in ('', l.workspace_id::text)),
 		(select string_agg(d::text, ';' order by d.item_id) from pgdispatch.dead_letter_marks d
 		 join of q on q.id = d.item_id),
 		(select string_agg(p::text, ';' order by p.item_id) from pgdispatch.parked_items p join of q on q.id = p.item_id),
@@ -126,6 +127,9 @@ func TestAnOperatorOfOneWorkspaceActsThereAndBulkActionsStayThere(t *testing.T) 
 		"theirs": theirs["letter"], "waits": theirs["waiting"]}
 	pages := m.site(signin.Rights{Confined: true, Grants: []signin.Grant{{Workspace: "Mine", Operator: true}}})
 	require.Regexp(t, "^303 ", ask(t, pages, "POST", "/ui/workspaces/{workspace}/resume?", mine))
+	require.Contains(t, ask(t, pages, "GET", "/ui/limits.json", nil), `"key":"mine key","max_concurrent":3`)
+	require.Regexp(t, "^303 ", ask(t, pages, "POST", "/ui/limits/set?workspace=Mine&key=mine+key&max=&rates=5/s", nil))
+	require.Contains(t, ask(t, pages, "GET", "/ui/limits", nil), "<td>5/1s</td>")
 	require.Contains(t, ask(t, pages, "GET", "/ui/dead/replay", mine), "This would replay 1 dead letter of 1 workspace.")
 	require.Contains(t, ask(t, pages, "POST", "/ui/dead/replay?items={letter},{theirs}", mine),
 		"count=1&done=replay&left=1")
@@ -176,7 +180,7 @@ func asked(ctx context.Context, r Reader, c Changer, of map[string]string) map[s
 	number := func(name string) int64 { n, _ := strconv.ParseInt(of[name], 10, 64); return n }
 	letter, waiting, workspace, execution := number("letter"), number("waiting"), of["workspace"], of["execution"]
 	both := []string{workspace}
-	return map[string]func() (any, error){
+	all := map[string]func() (any, error){
 		"Overview": func() (any, error) { return r.Overview(ctx) },
 		"ListWorkspaces": func() (any, error) {
 			return r.ListWorkspaces(ctx, of["name"], operate.ByOldest, nil, 10)
@@ -209,7 +213,6 @@ func asked(ctx context.Context, r Reader, c Changer, of map[string]string) map[s
 		"CompleteErrors":      func() (any, error) { return r.CompleteErrors(ctx, "", 10) },
 		"EndedItems":          func() (any, error) { return r.EndedItems(ctx, both) },
 		"Ahead":               func() (any, error) { return r.Ahead(ctx, waiting) },
-		"KeyLimitsOf":         func() (any, error) { return r.KeyLimitsOf(ctx, workspace, "key") },
 		"Activity":            func() (any, error) { return r.Activity(ctx, time.Hour) },
 		"WorkspaceActivity":   func() (any, error) { return r.WorkspaceActivity(ctx, workspace, time.Hour) },
 		"ChangesOf":           func() (any, error) { return r.ChangesOf(ctx, letter) },
@@ -239,6 +242,8 @@ func asked(ctx context.Context, r Reader, c Changer, of map[string]string) map[s
 			return sent, err
 		},
 	}
+	maps.Copy(all, askedOfLimits(ctx, r, c, workspace, number("limit")))
+	return all
 }
 
 // passing are durations until now.
@@ -253,6 +258,9 @@ func TestAStoreWithinAWorkspaceKnowsAndChangesNothingOfOthers(t *testing.T) {
 	m.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
 		select workspace_id, id, now() - interval '1 hour' from pgdispatch.workflow_definitions
 		where workspace_id = $1::uuid`, theirs["workspace"])
+	m.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
+		select workspace_id, id, 'rival orphan' from pgdispatch.workflow_definitions where workspace_id = $1::uuid`,
+		theirs["workspace"])
 	m.Execute(`insert into pgdispatch.workspace_activity (at, workspace_id, started)
 		values (date_bin('5 minutes', now(), 'epoch'), $1::uuid, 7777)`, theirs["workspace"])
 	m.Execute(`insert into pgdispatch.signals (execution_id, name) values ($1::uuid, 'rival signal')`, theirs["execution"])

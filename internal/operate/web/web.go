@@ -50,6 +50,9 @@ type Reader interface {
 	EndedItems(ctx context.Context, workspaces []string) ([]operate.EndedCount, error)
 	Ahead(ctx context.Context, item int64) (int64, error)
 	KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]operate.KeyLimit, error)
+	KeyLimits(ctx context.Context, filter operate.KeyLimitFilter, atMost int) ([]operate.KeyLimit, error)
+	Limits(ctx context.Context, filter operate.KeyLimitFilter, atMost int) ([]operate.KeyLimit, int64, error)
+	UnlimitedKeys(ctx context.Context, atMost int) ([]operate.LimitKey, error)
 	Activity(ctx context.Context, back time.Duration) ([]operate.Minute, error)
 	WorkspaceActivity(ctx context.Context, id string, back time.Duration) ([]operate.Stretch, error)
 	ChangesOf(ctx context.Context, item int64) ([]operate.Administered, error)
@@ -106,7 +109,7 @@ var staticFiles embed.FS
 
 // pages holds the template of each page, with the layout, by the page's name.
 var pages = parsePages("overview", "workspaces", "workspace", "items", "item", "dead", "letters", "confirm",
-	"settings", "problem")
+	"settings", "limits", "problem")
 
 func parsePages(names ...string) map[string]*template.Template {
 	layout := template.Must(template.New("layout.html").Funcs(functions).ParseFS(templateFiles, "templates/layout.html",
@@ -153,10 +156,12 @@ func (v visit) routes() routes {
 		"{$}": v.overview, "workspaces": v.workspaces, "workspaces/{id}": v.workspace,
 		"items": itemBar().filtered(v.items), "items/{id}": v.item, "dead": v.dead,
 		"dead/letters": letterBar().filtered(v.letters), "settings": v.settings, "find": v.find,
+		"limits": v.limits,
 	} {
 		all["GET "+Prefix+path] = v.page(of)
 	}
 	all["GET "+Prefix+"items/{id}/params"] = v.inTurn(v.params)
+	all["GET "+Prefix+"limits.json"] = v.inTurn(v.limitsJSON)
 	all["GET "+Prefix+"suggest"] = v.inTurn(v.suggest)
 	all["GET "+Prefix+"live"] = http.HandlerFunc(v.stream)
 	all["GET "+Prefix+"static/"] = http.StripPrefix(strings.TrimSuffix(Prefix, "/"),

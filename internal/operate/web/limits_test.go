@@ -1,0 +1,135 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+)
+
+func (f *fakeReader) KeyLimitsOf(_ context.Context, _, key string) ([]operate.KeyLimit, error) {
+	return []operate.KeyLimit{{Key: key + hostile, MaxConcurrent: new(int)}}[:min(len(key), 1)], f.err
+}
+
+func (f *fakeReader) KeyLimits(_ context.Context, filter operate.KeyLimitFilter, _ int) ([]operate.KeyLimit, error) {
+	return []operate.KeyLimit{{ID: filter.ID, Key: "smtp", WorkspaceID: id}}[:min(max(9-filter.ID, 0), 1)], f.err
+}
+
+func (f *fakeReader) Limits(context.Context, operate.KeyLimitFilter, int) ([]operate.KeyLimit, int64, error) {
+	return []operate.KeyLimit{
+		{ID: 1, Key: hostile, MaxConcurrent: new(2), Active: 2, Waiting: 1000, OldestWaiting: new(time.Hour)},
+		{ID: 2, Key: "smtp", WorkspaceID: id, Workspace: hostile, Paused: true, Waiting: 3, WaitingExact: true,
+			Rates: operate.Rates{{Starts: 5, Per: time.Second}}, StartsLeft: new(4)},
+	}, 2, f.err
+}
+
+func (f *fakeReader) UnlimitedKeys(context.Context, int) ([]operate.LimitKey, error) {
+	return []operate.LimitKey{{Key: hostile}}, f.err
+}
+
+func (f *fakeChanger) SetKeyLimit(_ context.Context, workspace, key string, c operate.KeyLimitChange, command,
+	who string) (operate.Change, error) {
+	asked, _ := json.Marshal(c)
+	return operate.Change{"paused": {false, true}}, f.call("%s %s of %.4s by %s: %s", command, key, workspace, who, asked)
+}
+
+func (f *fakeChanger) RemoveKeyLimit(_ context.Context, workspace, key, who string) (bool, error) {
+	return true, f.call("limits remove %s of %.4s by %s", key, workspace, who)
+}
+
+// limitForms are the forms of the page of limits: see forms.
+var limitForms = []struct {
+	path string
+	form url.Values
+	call string
+}{
+	{"/ui/limits/7/pause", nil, `limits pause smtp of ` + id[:4] + ` by web: {"SetMax":false,"MaxConcurrent":null,` +
+		`"SetRates":false,"Rates":null,"Paused":true}`},
+	{"/ui/limits/7/resume", nil, `limits resume smtp of ` + id[:4] + ` by web: {"SetMax":false,"MaxConcurrent":null,` +
+		`"SetRates":false,"Rates":null,"Paused":false}`},
+	{"/ui/limits/7/remove", nil, `limits remove smtp of ` + id[:4] + ` by web`},
+	{"/ui/limits/set", url.Values{"key": {"k"}, "max": {"3"}, "rates": {"5/s"}},
+		`limits set k of  by web: {"SetMax":true,` +
+			`"MaxConcurrent":3,"SetRates":true,"Rates":"5/1s","Paused":null}`},
+	{"/ui/limits/set", url.Values{"key": {"k"}, "max": {""}}, `limits set k of  by web: {"SetMax":true,` +
+		`"MaxConcurrent":null,"SetRates":false,"Rates":null,"Paused":null}`},
+}
+
+func TestLimitsAreChangedAsOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	for _, form := range limitForms {
+		b := newBrowser(t)
+		code, then := b.post(form.path, form.form)
+		require.Equal(t, []string{form.call}, b.change.calls, form.path)
+		require.Equal(t, 303, code)
+		require.Contains(t, then, "/ui/limits?done=")
+
+		b = newBrowser(t)
+		require.Equal(t, 403, b.ask(b.site().Handler(), form.path, url.Values{"key": {"k"}}).Code, "who looks only")
+		require.Empty(t, b.change.calls)
+	}
+	for _, wrong := range []url.Values{{"key": {""}}, {"key": {"k"}, "max": {"-1"}}, {"key": {"k"}, "rates": {"fast"}}} {
+		b := newBrowser(t)
+		code, text := b.post("/ui/limits/set", wrong)
+		require.Equal(t, 422, code)
+		require.Contains(t, text, `role="alert">Nothing was changed: `)
+		require.Empty(t, b.change.calls)
+	}
+	code, _ := newBrowser(t).post("/ui/limits/9/pause", nil)
+	require.Equal(t, 404, code)
+}
+
+func TestLimitsAreListedWithTheirUse(t *testing.T) {
+	t.Parallel()
+	_, page := get(t, &fakeReader{}, "/ui/limits")
+	for _, want := range []string{"<td>2 of 2</td>", "<td>1,000&#43;</td>", "1 h 0 min", ">paused<", ">full<",
+		"<td>5/1s</td>", `href="/ui/limits?after=2"`} {
+		require.Contains(t, page, want)
+	}
+	require.NotContains(t, page, `method="post"`)
+	answer := httptest.NewRecorder()
+	site := &Site{Read: &fakeReader{}}
+	site.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost/ui/limits.json", nil))
+	require.Equal(t, "application/json", answer.Header().Get("Content-Type"))
+	var read struct {
+		Limits []struct {
+			Key          string
+			Waiting      int64
+			WaitingExact bool `json:"waiting_exact"`
+			Full, Paused bool
+			StartsLeft   *int `json:"starts_left"`
+		}
+		NextAfter int64 `json:"next_after"`
+	}
+	require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &read))
+	require.Equal(t, hostile, read.Limits[0].Key)
+	require.True(t, read.Limits[0].Full && read.Limits[1].Paused)
+	require.False(t, read.Limits[0].WaitingExact)
+	require.EqualValues(t, 2, read.NextAfter)
+}
+
+// askedOfLimits are the calls about limits: see asked.
+func askedOfLimits(ctx context.Context, r Reader, c Changer, workspace string,
+	limit int64) map[string]func() (any, error) {
+	return map[string]func() (any, error){
+		"KeyLimitsOf": func() (any, error) { return r.KeyLimitsOf(ctx, workspace, "key") },
+		"KeyLimits": func() (any, error) {
+			return r.KeyLimits(ctx, operate.KeyLimitFilter{WorkspaceID: workspace}, 10)
+		},
+		"Limits": func() (any, error) {
+			found, _, err := r.Limits(ctx, operate.KeyLimitFilter{ID: limit}, 10)
+			return found, err
+		},
+		"UnlimitedKeys": func() (any, error) { return r.UnlimitedKeys(ctx, 10) },
+		"SetKeyLimit": func() (any, error) {
+			return c.SetKeyLimit(ctx, workspace, "rival key", operate.KeyLimitChange{Paused: new(true)}, "limits pause", "me")
+		},
+		"RemoveKeyLimit": func() (any, error) { return c.RemoveKeyLimit(ctx, workspace, "rival key", "me") },
+	}
+}
