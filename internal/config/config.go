@@ -114,10 +114,10 @@ var DatabaseOptions = []Option{databaseURL,
 
 var RunOptions = slices.Concat(DatabaseOptions, []Option{
 	{"temporal-address", "TEMPORAL_ADDRESS", "",
-		"host:port of Temporal; if empty, from Temporal's own configuration, else localhost:7233",
+		"host:port of Temporal; if empty, as in Temporal's configuration, else localhost:7233",
 		func(c *Config, v string) error { c.Temporal.Address = v; return nil }},
 	{"temporal-namespace", "TEMPORAL_NAMESPACE", "",
-		"namespace of workflows; if empty, from Temporal's own configuration, else default",
+		"namespace of workflows; if empty, as in Temporal's configuration, else default",
 		func(c *Config, v string) error { c.Temporal.Namespace = v; return nil }},
 	{"allow-insecure-temporal", "PGDISPATCH_ALLOW_INSECURE_TEMPORAL", "off",
 		"on: allow Temporal on other machines without verified TLS",
@@ -136,17 +136,17 @@ var RunOptions = slices.Concat(DatabaseOptions, []Option{
 	{"lease", "PGDISPATCH_LEASE", "30s",
 		"time until a dead replica's items are recovered, 1s to 1h; leases are renewed every third of it",
 		func(c *Config, v string) error { return parseDuration(v, time.Second, time.Hour, &c.Lease) }},
-	{"poll-interval", "PGDISPATCH_POLL_INTERVAL", "5s", "interval of polls for work without a notification, 10ms to 1h",
+	{"poll-interval", "PGDISPATCH_POLL_INTERVAL", "5s", "interval of polls, 10ms to 1h",
 		func(c *Config, v string) error {
 			return parseDuration(v, 10*time.Millisecond, time.Hour, &c.PollInterval)
 		}},
 	{"start-timeout", "PGDISPATCH_START_TIMEOUT", "5s",
-		"timeout of one start request to Temporal, 10ms to 5m; an unanswered start is retried",
+		"timeout of a start, 10ms to 5m; an unanswered one is repeated",
 		func(c *Config, v string) error {
 			return parseDuration(v, 10*time.Millisecond, 5*time.Minute, &c.StartTimeout)
 		}},
 	{"drain-timeout", "PGDISPATCH_DRAIN_TIMEOUT", "20s",
-		"time for running starts to finish after SIGTERM, 0s to 1h; remaining items are released",
+		"time for running starts to finish after SIGTERM, 0s to 1h",
 		func(c *Config, v string) error { return parseDuration(v, 0, time.Hour, &c.DrainTimeout) }},
 	{"max-watches", "PGDISPATCH_MAX_WATCHES", "800",
 		"maximum number of executions that this replica long-polls, 0 to 100000",
@@ -155,8 +155,7 @@ var RunOptions = slices.Concat(DatabaseOptions, []Option{
 		"on: wake up on notifications; off: only poll, behind a transaction pooler",
 		func(c *Config, v string) error { return parseSwitch(v, &c.Listen) }},
 	{"durable-commits", "PGDISPATCH_DURABLE_COMMITS", "claims",
-		"commits that wait for the disk: claims, all, or none " +
-			"(a crash of Postgres may then let a workspace exceed its limit)",
+		"commits that wait for the disk: claims, all, or none (a crash of Postgres may break limits)",
 		func(c *Config, v string) error { return parseDurability(v, &c.Durable) }},
 	{"admin-addr", "PGDISPATCH_ADMIN_ADDR", "",
 		"host:port to serve /livez, /readyz, /metrics and the web view at /ui/; disabled if empty",
