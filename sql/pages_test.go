@@ -96,9 +96,9 @@ func TestASearchOfDeadLettersReadsABoundedNumberOfFailures(t *testing.T) {
 	f.exec(`insert into pgdispatch.workspaces (name) select 'w ' || n from generate_series(1, 5000) n`)
 	f.exec("analyze pgdispatch.workspaces")
 	c := f.pages()
-	last := c.shown("dead_horizon", 100, nil, nil)
+	last := c.shown("dead_horizon", 100, nil, nil, nil)
 	require.Len(t, last, 1)
-	c.reads("workflow_execution_queue", 100, "dead_horizon", 100, nil, nil)
+	c.reads("workflow_execution_queue", 100, "dead_horizon", 100, nil, nil, nil)
 	for _, filter := range [][]any{{nil, nil, "nothing like it"}, {"nobody", nil, nil}, {nil, "nothing", nil}} {
 		args := []any{"open", filter[0], filter[1], filter[2], nil, nil, nil, nil, 51, nil, nil, nil, last[0]["failed_at"],
 			last[0]["id"]}

@@ -52,7 +52,8 @@ func (s *Store) FindDeadLetters(ctx context.Context, filter DeadFilter, atMost i
 func (s *Store) SearchDeadLetters(ctx context.Context, filter DeadFilter, newest, atMost int) (ids []int64,
 	next *DeadKey, err error) {
 	failedAt, id := filter.After.columns()
-	last, err := postgres.Read[DeadKey](ctx, s.DB, "find dead letters", sql.Text("dead_horizon"), newest, failedAt, id)
+	last, err := postgres.Read[DeadKey](ctx, s.DB, "find dead letters", sql.Text("dead_horizon"), newest, failedAt, id,
+		s.Scope)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -120,3 +120,30 @@ func TestASearchOfDeadLettersExaminesABoundedNumberAndGoesOn(t *testing.T) {
 	require.Len(t, ids, 2)
 	require.Nil(t, next, "a full page goes on after its last letter")
 }
+
+func TestWhereASearchOfAWorkspaceGoesOnTellsNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	mine, other := b.NewWorkspace("mine", 100), b.NewWorkspace("other", 100)
+	for _, workspace := range []string{mine, other} {
+		b.Insert(workspace, 3)
+		batch, err := b.Claim(t.Context(), 3)
+		require.NoError(t, err)
+		for _, item := range batch.Items {
+			b.Ends(claim.Fail, claim.Settlement{ID: item.ID, Token: item.Token, Error: "no"})
+		}
+		b.Execute("update pgdispatch.workflow_execution_queue set finished_at = finished_at - interval '1 hour'")
+	}
+	within, found := b.Within([]string{mine}), []int64{}
+	for next := (*operate.DeadKey)(nil); ; {
+		ids, after, err := within.SearchDeadLetters(t.Context(), operate.DeadFilter{After: next}, 2, 10)
+		require.NoError(t, err)
+		if found = append(found, ids...); after == nil {
+			break
+		}
+		require.Zero(t, after.ID)
+		require.Zero(t, after.FailedAt.Second()+after.FailedAt.Nanosecond(), "no time of an item of another workspace")
+		next = after
+	}
+	require.Len(t, found, 3, "each is found once")
+}

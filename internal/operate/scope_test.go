@@ -144,7 +144,6 @@ var unscoped = map[string]string{
 	"they are the same for all workspaces": "replicas settings_get tier_list",
 	"a store within some workspaces does not execute them": "activity_read limit_remove limit_set limits_in_use " +
 		"queue_depth retention_set settings_set",
-	"a position among the failures of all workspaces, from which dead_find goes on in scope": "dead_horizon",
 	"only the command line executes them": `dead_known definition_create definition_version definitions item_enqueue
 		item_find item_purge items_enqueue items_enqueue_keyed items_open listen_ended names_near
 		workspace_create workspace_list workspace_statistics`,

@@ -41,8 +41,9 @@ order by h.failure
 -- name: dead_horizon
 -- reads
 -- $1 how many failures, from the one on that failed before $2 with ID $3 (null: from the newest). The last of them; no
--- row if there are fewer.
-select q.finished_at as failed_at, q.id
+-- row if there are fewer. With $4, some workspaces, the beginning of the minute in which it failed: it may be of another.
+select case when $4::text[] is null then q.finished_at else date_trunc('minute', q.finished_at) end as failed_at,
+       case when $4::text[] is null then q.id else 0 end as id
 from pgdispatch.workflow_execution_queue q
 where q.stage = 'DEAD' and q.finished_at <= coalesce($2::timestamptz, 'infinity')
   and ($2::timestamptz is null or (q.finished_at, q.id) < ($2::timestamptz, $3::bigint))
