@@ -16,10 +16,13 @@ const (
 	sayAgain = time.Minute
 )
 
-// Outages is a slog.Handler that keeps repeated trouble from flooding the log. While Postgres is unavailable, it logs
-// that once a minute instead of each part's own error. An error of a lost connection and any other warning that parts
-// repeat in their loops are logged once a minute, with the number of those left out. Lines about an item or an
-// execution are never left out.
+// outageRemedy is what an operator can do about an outage of Postgres.
+const outageRemedy = "see whether the server runs and this machine reaches it: `pgdispatch doctor`"
+
+// Outages is a slog.Handler that keeps repeated trouble from flooding the log. An outage of Postgres is one line when it
+// has lasted a second, repeated every minute, and one at its end, in place of each part's own errors. An error of a lost
+// connection and any other warning that parts repeat in their loops are logged once a minute, with the number of those
+// left out. Other lines about an item or an execution are never left out.
 type Outages struct {
 	slog.Handler
 	component string
@@ -28,10 +31,16 @@ type Outages struct {
 
 // troubles is shared by all handlers of a log.
 type troubles struct {
-	mu     sync.Mutex
-	since  time.Time // of the first error of the outage; zero if Postgres answers
-	saidAt time.Time // when the outage was last logged
-	said   map[said]*repeats
+	mu sync.Mutex
+	// answered is whether Postgres has ever answered.
+	answered bool
+	// since is the time of the first error of the outage; zero if Postgres answers. cause is its last error. saidAt is
+	// when the outage was last logged.
+	since, saidAt time.Time
+	cause         error
+	// held logs the first error, if there is no outage after all. Nil if it is logged.
+	held func(context.Context) error
+	said map[said]*repeats
 }
 
 type said struct{ component, message string }
@@ -50,11 +59,14 @@ func NewOutages(next slog.Handler) *Outages {
 func (o *Outages) Handle(ctx context.Context, record slog.Record) error {
 	aboutOne, err := trouble(record)
 	switch {
-	case record.Level < slog.LevelWarn || err == nil || aboutOne:
+	case record.Level < slog.LevelWarn || err == nil:
 		return o.Handler.Handle(ctx, record)
-	// The listener and the gate log when their own outages begin and end.
-	case postgres.IsUnavailable(err) && o.component != "listener" && o.component != "gate":
-		return o.unavailable(ctx, record, err)
+	case postgres.IsUnavailable(err):
+		return o.unavailable(ctx, record, err, said{message: "connection lost"})
+	case postgres.IsSilent(err): // perhaps of one statement only
+		return o.unavailable(ctx, record, err, said{o.component, record.Message})
+	case aboutOne:
+		return o.Handler.Handle(ctx, record)
 	}
 	return o.onceAMinute(ctx, record, said{o.component, record.Message})
 }
@@ -72,40 +84,60 @@ func (o *Outages) onceAMinute(ctx context.Context, record slog.Record, what said
 	return o.Handler.Handle(ctx, record)
 }
 
-// unavailable passes the first error on, which may be of one connection, and then logs the outage. A server that goes
+// unavailable holds the first error back, which may be of one connection, and then logs the outage. A server that goes
 // away answers on some connections after it has dropped others, so first errors are those of all parts together.
-func (o *Outages) unavailable(ctx context.Context, record slog.Record, err error) error {
+func (o *Outages) unavailable(ctx context.Context, record slog.Record, err error, what said) error {
 	t, now := o.log, record.Time
 	t.mu.Lock()
-	first, say := t.since.IsZero(), false
+	t.cause = err
+	first, say, answered := t.since.IsZero(), false, t.answered
 	if first {
-		t.since = now
+		record := record.Clone()
+		t.since, t.held = now, func(ctx context.Context) error { return o.onceAMinute(ctx, record, what) }
 	} else if say = now.Sub(t.since) >= outageAfter && now.Sub(t.saidAt) >= sayAgain; say {
-		t.saidAt = now
+		t.saidAt, t.held = now, nil
 	}
 	since := t.since
 	t.mu.Unlock()
 	switch {
-	case first:
-		return o.onceAMinute(ctx, record, said{message: "connection lost"})
+	case first && !answered: // as after a start with a wrong address
+		return t.release(ctx)
 	case say:
 		outage := slog.NewRecord(now, slog.LevelError, "Postgres does not answer; work continues when it does", record.PC)
-		outage.AddAttrs(slog.Any("error", err), slog.Int64("for_ms", now.Sub(since).Milliseconds()))
+		outage.AddAttrs(slog.Any("error", err), slog.Time("since", since),
+			slog.Int64("for_ms", now.Sub(since).Milliseconds()), slog.String("remedy", outageRemedy))
 		return o.Handler.Handle(ctx, outage)
 	}
 	return nil
+}
+
+// release logs the error that is held back, if there is one.
+func (t *troubles) release(ctx context.Context) error {
+	t.mu.Lock()
+	held := t.held
+	t.held = nil
+	t.mu.Unlock()
+	if held == nil {
+		return nil
+	}
+	return held(ctx)
 }
 
 // Answered logs the end of an outage. Call it after each statement that Postgres has answered.
 func (o *Outages) Answered(ctx context.Context) {
 	t, now := o.log, time.Now()
 	t.mu.Lock()
-	since, said := t.since, !t.saidAt.IsZero()
-	t.since, t.saidAt = time.Time{}, time.Time{}
+	since, said, cause := t.since, !t.saidAt.IsZero(), t.cause
+	t.since, t.saidAt, t.answered = time.Time{}, time.Time{}, true
 	t.mu.Unlock()
+	if since.IsZero() {
+		return
+	}
+	_ = t.release(ctx)
 	if said {
 		over := slog.NewRecord(now, slog.LevelInfo, "Postgres answers again", 0)
-		over.AddAttrs(slog.Int64("after_ms", now.Sub(since).Milliseconds()))
+		over.AddAttrs(slog.Int64("after_ms", now.Sub(since).Milliseconds()), slog.Any("error", cause),
+			slog.String("remedy", outageRemedy))
 		_ = o.Handler.Handle(ctx, over)
 	}
 }

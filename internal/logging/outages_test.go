@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
 
 // messages returns the messages of a JSON log, with an attribute if the line has it.
@@ -38,13 +42,17 @@ func TestAnOutageOfPostgresIsLoggedOnceAMinuteAndItsEnd(t *testing.T) {
 		outages := NewOutages(slog.NewJSONHandler(out, nil))
 		sweeper, presence := slog.New(outages).With("component", "sweeper"), slog.New(outages)
 		lost := fmt.Errorf("sweep: %w", io.ErrUnexpectedEOF)
-		for range 90 {
+		outages.Answered(t.Context())
+		for n := range 90 {
 			sweeper.Error("Cannot sweep", "error", lost)
 			presence.Warn("Cannot renew this replica's presence", "error", lost)
+			presence.Warn("Cannot record an execution's end", "execution_id", n, "error", lost)
+			presence.With("component", "listener").Warn("Listener lost its connection", "error", lost)
 			time.Sleep(time.Second)
 		}
 		outages.Answered(t.Context())
-		require.Equal(t, []string{"Cannot sweep", "Postgres does not answer; work continues when it does",
+		require.Contains(t, out.String(), `"error":"sweep: unexpected EOF","remedy":"see whether`)
+		require.Equal(t, []string{"Postgres does not answer; work continues when it does",
 			"Postgres does not answer; work continues when it does", "Postgres answers again 90000"},
 			messages(t, out, "after_ms"))
 
@@ -84,9 +92,44 @@ func TestARepeatedWarningIsLoggedOnceAMinuteAndALineAboutAnItemAlways(t *testing
 		require.Equal(t, []string{"Cannot look", "Cannot look", "Cannot look 59", "Cannot look 59"},
 			messages(t, out, "repeated"))
 		for range 3 {
-			log.Error("Error processing queue item", "queue_item_id", 1, "error", io.EOF)
+			log.Error("Error processing queue item", "queue_item_id", 1, "error", errors.New("refused"))
 			log.Warn("Without an error")
 		}
 		require.Len(t, messages(t, out, ""), 6)
+	})
+}
+
+func TestAServerThatIsStoppedIsAnOutageAndASlowStatementIsNot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		out := &bytes.Buffer{}
+		outages := NewOutages(slog.NewJSONHandler(out, nil))
+		log := slog.New(outages)
+		outages.Answered(t.Context())
+		silent := func() error {
+			ctx, cancel := postgres.Bound(t.Context(), time.Nanosecond, "finish")
+			defer cancel()
+			<-ctx.Done()
+			return postgres.Explain(ctx, nil, "finish", ctx.Err())
+		}
+		for n := range 20 {
+			log.Warn("Cannot record an execution's end", "execution_id", n, "error", silent())
+			time.Sleep(time.Second)
+		}
+		outages.Answered(t.Context())
+		require.Equal(t, []string{"Postgres does not answer; work continues when it does", "Postgres answers again"},
+			messages(t, out, ""))
+		for range 20 {
+			log.Warn("Cannot look", "error", silent())
+			outages.Answered(t.Context())
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, []string{"Cannot look"}, messages(t, out, ""))
+		codec := &url.Error{Op: "Post", URL: "http://codec", Err: &net.OpError{Op: "dial", Err: io.EOF}}
+		for range 20 {
+			log.Error("The codec server does not encode", "error", codec)
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, []string{"The codec server does not encode"}, messages(t, out, ""), "it is not Postgres")
 	})
 }

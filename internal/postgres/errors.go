@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -91,8 +93,28 @@ func TookTooLong(err error) bool {
 // connection exceptions.
 var unavailable = []string{"57P01", "57P02", "57P03", "08"}
 
+// silentError says that Postgres has not answered a statement in time.
+type silentError struct {
+	verb    string
+	timeout time.Duration
+}
+
+// Error implements error.
+func (e *silentError) Error() string { return fmt.Sprintf("%s timed out after %s", e.verb, e.timeout) }
+
+// IsSilent reports whether err says that Postgres has not answered a statement in time: because it is away, or because
+// of that statement.
+func IsSilent(err error) bool {
+	var silent *silentError
+	return errors.As(err, &silent)
+}
+
 // IsUnavailable reports whether err says that the server could not be reached, rather than something about a statement.
 func IsUnavailable(err error) bool {
+	var web *url.Error
+	if errors.As(err, &web) { // of another server, such as the codec server
+		return false
+	}
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) {
 		return slices.ContainsFunc(unavailable, func(code string) bool { return strings.HasPrefix(refusal.Code, code) })

@@ -93,7 +93,7 @@ func Collect[T any](rows pgx.Rows, rowTo pgx.RowToFunc[T]) ([]T, error) {
 
 // Bound returns a context with a timeout whose cause names the statement.
 func Bound(ctx context.Context, timeout time.Duration, verb string) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s timed out after %s", verb, timeout))
+	return context.WithTimeoutCause(ctx, timeout, &silentError{verb, timeout})
 }
 
 // Explain wraps err with the statement's verb, the timeout that ended it, and the remedy if one is known. If the server

@@ -99,9 +99,9 @@ func Run(ctx context.Context, c config.Loaded, version string, log *slog.Logger,
 	collectByHeap()
 	r := &replica{Config: c.Config, name: replicaName(), version: version, wake: make(chan string, 1),
 		stopWake: make(chan struct{}, 1), sweepWake: make(chan struct{}, 1)}
-	outages := logging.NewOutages(log.Handler())
+	outages := logging.NewOutages(log.With("replica", r.name).Handler())
 	r.answered = func() { outages.Answered(ctx) }
-	r.log = slog.New(outages).With("replica", r.name)
+	r.log = slog.New(outages)
 	if reloads != nil {
 		ended := r.reload(ctx, c, *reloads)
 		defer ended()
