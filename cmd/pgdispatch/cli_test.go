@@ -28,8 +28,7 @@ const cliPageHead = "# Commands\n\n" +
 	"Temporal also take the [settings](settings.md#replica) for that. All but `%s`\n" +
 	"take `--output`, and those that change something `--by`. *Also* names the other shared flags of a command;\n" +
 	"*filters* are `--%s`.\n\n" +
-	"```text\n%s```\n\n" +
-	"Commands of `items` share:\n\n" +
+	"`--since` and `--until` go by the time of enqueueing; of `dead`, of the failure; of `audit`, of the change.\n\n" +
 	"```text\n%s```\n"
 
 // filters are the flags that select items or dead letters for a change.
@@ -39,10 +38,10 @@ var filters = []string{"all", "definition", "dry-run", "error", "since", "until"
 func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 	t.Parallel()
 	commands := slices.DeleteFunc(everyCommand(root()), (*cobra.Command).HasSubCommands)
-	shared, ofItems, silent := sharedFlags(commands)
+	shared, silent := sharedFlags(commands)
 	var page strings.Builder
 	fmt.Fprintf(&page, cliPageHead, strings.Join(silent, "`, `"), strings.Join(filters, "`, `--"),
-		flagUsages(shared), flagUsages(ofItems))
+		flagUsages(shared))
 	for _, command := range commands {
 		usage := strings.TrimSuffix(strings.TrimPrefix(command.UseLine(), "pgdispatch "), " [flags]")
 		fmt.Fprintf(&page, "\n## %s\n", usage)
@@ -59,7 +58,7 @@ func TestThePageOfCommandsSaysWhatTheyAre(t *testing.T) {
 		command.Flags().VisitAll(func(f *pflag.Flag) {
 			switch {
 			case f.Name == "help" || isSetting(f.Name):
-			case !has(shared, f) && !has(ofItems, f):
+			case !has(shared, f):
 				own.AddFlag(f)
 			case f.Name != "by" && f.Name != "output":
 				taken = append(taken, f.Name)
@@ -95,10 +94,10 @@ func isSetting(name string) bool {
 	return name == "config" || slices.ContainsFunc(config.RunOptions, func(o config.Option) bool { return o.Flag == name })
 }
 
-// sharedFlags returns the flags that more than one command has with the same meaning, apart from settings; those that
-// only commands of items share; and the commands without --output.
-func sharedFlags(commands []*cobra.Command) (shared, ofItems *pflag.FlagSet, silent []string) {
-	shared, ofItems = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+// sharedFlags returns the flags that more than one command has with the same meaning, apart from settings, and the
+// commands without --output.
+func sharedFlags(commands []*cobra.Command) (shared *pflag.FlagSet, silent []string) {
+	shared = pflag.NewFlagSet("", pflag.ContinueOnError)
 	seen := map[string]bool{}
 	for _, command := range commands {
 		if command.Flags().Lookup("output") == nil {
@@ -111,12 +110,10 @@ func sharedFlags(commands []*cobra.Command) (shared, ofItems *pflag.FlagSet, sil
 				seen[meaning] = true
 			case shared.Lookup(f.Name) == nil:
 				shared.AddFlag(f)
-			case command.Parent().Name() == "items" && !has(shared, f) && !has(ofItems, f):
-				ofItems.AddFlag(f)
 			}
 		})
 	}
-	return shared, ofItems, silent
+	return shared, silent
 }
 
 // has reports whether the flags have one like f, with the same meaning.

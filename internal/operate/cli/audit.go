@@ -49,8 +49,7 @@ func (a *App) auditListCommand() *cobra.Command {
 	command.Flags().StringVar(&filter.Who, "by", "", "only changes by this person")
 	command.Flags().StringVar(&filter.Action, "action", "",
 		"only actions with this prefix, such as workspaces or 'dead replay'")
-	command.Flags().StringVar(&since, "since", "", "only changes since this time, UTC day, or age (30m, 2h, 7d)")
-	command.Flags().StringVar(&until, "until", "", "only changes until this time, UTC day, or age")
+	addPeriod(command.Flags(), &since, &until)
 	command.Flags().Int64Var(&filter.Before, "before", 0, "only rows with a lower ID, for the next page")
 	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
 	addOutput(command.Flags(), &output)

@@ -63,7 +63,7 @@ func (a *App) deadListCommand() *cobra.Command {
 			return a.printLetters(letters, limit)
 		}),
 	}
-	filter.add(command.Flags(), "failed")
+	filter.add(command.Flags())
 	command.Flags().StringVar(&state, "state", "open", "filter by state: open, replayed, discarded or any")
 	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
 	addOutput(command.Flags(), &output)

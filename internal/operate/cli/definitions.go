@@ -71,7 +71,7 @@ func (a *App) definitionsListCommand() *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&workspace, "workspace", "", "only this workspace, by ID or name")
 	flags.StringVar(&name, "name", "", "only names that contain this text, ignoring case")
-	flags.StringVar(&after, "after", "", "only those after this one, by ID: the next page")
+	flags.StringVar(&after, "after", "", "only rows after this one, for the next page")
 	flags.IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
 	addOutput(flags, &output)
 	return command

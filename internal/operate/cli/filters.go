@@ -17,14 +17,18 @@ import (
 // filterFlags are the flags that select items and dead letters.
 type filterFlags struct{ workspace, definition, errorText, since, until string }
 
-// add adds the flags. happened names the event that --since and --until refer to.
-func (f *filterFlags) add(flags *pflag.FlagSet, happened string) {
+// add adds the flags.
+func (f *filterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.workspace, "workspace", "", "only this workspace, by ID or name")
 	flags.StringVar(&f.definition, "definition", "", "only this workflow definition, by ID or name")
 	flags.StringVar(&f.errorText, "error", "", "only errors that contain this text, ignoring case")
-	flags.StringVar(&f.since, "since", "", "only "+happened+
-		" since this time (2026-08-01T10:00:00Z), UTC day (2026-08-01), or age (30m, 2h, 7d)")
-	flags.StringVar(&f.until, "until", "", "only "+happened+" until this time, UTC day, or age")
+	addPeriod(flags, &f.since, &f.until)
+}
+
+func addPeriod(flags *pflag.FlagSet, since, until *string) {
+	flags.StringVar(since, "since", "",
+		"only since this time (2026-08-01T10:00:00Z), UTC day (2026-08-01), or age (30m, 2h, 7d)")
+	flags.StringVar(until, "until", "", "only until this time, UTC day, or age")
 }
 
 func (f *filterFlags) given() bool { return *f != filterFlags{} }

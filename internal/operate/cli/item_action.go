@@ -108,16 +108,12 @@ func (a *App) itemActionCommand(action itemAction) *cobra.Command {
 		slices.Reverse(ids) // oldest first
 		return a.actOnItems(ctx, store, action, ids, f, outcome{Matched: len(ids)})
 	})
-	happened, all := "enqueued", "all eligible items"
-	if action.dead {
-		happened, all = "failed", "all open dead letters"
-	}
-	f.filter.add(command.Flags(), happened)
+	f.filter.add(command.Flags())
 	if action.stated {
 		command.Flags().StringSliceVar(&f.states, "state", nil, "only in these states: "+strings.Join(known, ", "))
 		a.complete(command, map[string]completion{"state": fixed(known...)})
 	}
-	command.Flags().BoolVar(&f.all, "all", false, all)
+	command.Flags().BoolVar(&f.all, "all", false, "all that are eligible")
 	command.Flags().BoolVar(&f.dryRun, "dry-run", false, "print how many would be affected, without changing anything")
 	command.Flags().BoolVar(&f.yes, "yes", false, "skip the confirmation")
 	addWho(command.Flags(), &f.who)

@@ -64,7 +64,7 @@ func (a *App) itemsListCommand() *cobra.Command {
 			return a.printItems(items, limit)
 		}),
 	}
-	filter.add(command.Flags(), "enqueued")
+	filter.add(command.Flags())
 	command.Flags().StringSliceVar(&states, "state", nil, "only in these states: "+strings.Join(itemStates, ", "))
 	command.Flags().Int64Var(&before, "before", 0, "only rows with a lower ID, for the next page")
 	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")

@@ -56,9 +56,9 @@ func (a *App) limitsListCommand() *cobra.Command {
 		}),
 	}
 	flags := command.Flags()
-	flags.StringVar(&workspace, "workspace", "", "only limits of this workspace, by ID or name")
+	flags.StringVar(&workspace, "workspace", "", "only this workspace, by ID or name")
 	flags.StringVar(&key, "key", "", "only limits of this key")
-	flags.Int64Var(&after, "after", 0, "only limits after this ID, for the next page")
+	flags.Int64Var(&after, "after", 0, "only rows after this one, for the next page")
 	flags.IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
 	addOutput(flags, &output)
 	a.complete(command, map[string]completion{"key": a.limitKeys})

@@ -56,7 +56,7 @@ func (a *App) statusCommand() *cobra.Command {
 		}),
 	}
 	addOutput(command.Flags(), &output)
-	command.Flags().IntVar(&limit, "limit", 50, "maximum number of workspaces, 1 to 10000")
+	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
 	command.Flags().StringVar(&sort, "sort", string(operate.ByOldest),
 		"order of workspaces: oldest, running, failures or name")
 	command.Flags().BoolVar(&watches, "watch", false, "refresh continuously until q or Ctrl-C")

@@ -73,7 +73,7 @@ func (a *App) workspacesListCommand() *cobra.Command {
 		}),
 	}
 	command.Flags().StringVar(&name, "name", "", "only names that contain this text, ignoring case")
-	command.Flags().StringVar(&after, "after", "", "only workspaces after this one, by ID or name, for the next page")
+	command.Flags().StringVar(&after, "after", "", "only rows after this one, for the next page")
 	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
 	addOutput(command.Flags(), &output)
 	return command
