@@ -19,10 +19,10 @@ const (
 // outageRemedy is what an operator can do about an outage of Postgres.
 const outageRemedy = "see whether the server runs and this machine reaches it: `pgdispatch doctor`"
 
-// Outages is a slog.Handler that keeps repeated trouble from flooding the log. An outage of Postgres is one line when it
-// has lasted a second, repeated every minute, and one at its end, in place of each part's own errors. An error of a lost
-// connection and any other warning that parts repeat in their loops are logged once a minute, with the number of those
-// left out. Other lines about an item or an execution are never left out.
+// Outages is a slog.Handler that keeps repeated trouble from flooding the log. An outage of Postgres is one line when
+// it has lasted a second, repeated every minute, and one at its end, in place of each part's own errors. An error of a
+// lost connection and any other warning that parts repeat in their loops are logged once a minute, with the number of
+// those left out. Other lines about an item or an execution are never left out.
 type Outages struct {
 	slog.Handler
 	component string
