@@ -60,7 +60,7 @@ func TestItemsBesideOneWhoseSettleIsRefusedAreNotLost(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.enqueue(4)
 		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
-			return starts(time.Duration(item.ID) * time.Millisecond)(ctx, item)
+			return starts(time.Duration(item.ID)*time.Millisecond)(ctx, item)
 		}
 		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
 			time.Sleep(10 * time.Millisecond) // so that the first item's neighbours are settled together
