@@ -174,8 +174,10 @@ func UnverifiedHost(connConfig *pgx.ConnConfig) string {
 // credentials matches the text between a URL's scheme and its last @, and the password in a key=value string.
 var credentials = regexp.MustCompile(`(://)[^\s]*@|(?i)(password\s*=\s*)('(\\.|[^'\\])*'|\S+)`)
 
-// Redact removes credentials from an error's text. pgx does so only on a best-effort basis.
+// Redact removes credentials from an error's text. pgx does so only on a best-effort basis. An error of a connection
+// begins with its cause.
 func Redact(err error) error {
+	err = causeFirst(err)
 	var bad *url.Error
 	if errors.As(err, &bad) {
 		return errors.New("cannot be parsed as a URL")

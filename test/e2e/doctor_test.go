@@ -217,7 +217,7 @@ func TestDoctorExitsWithTwoWhereItCouldNotFindOut(t *testing.T) {
 	require.Equal(t, 2, code)
 	require.Equal(t, "pgdispatch: some checks could not be made\n", errs)
 	require.Regexp(t, `(?m)^\d+ ok, \d+ warnings, \d+ errors, \d+ unknown$`, out)
-	require.Regexp(t, `(?m)^UNKNOWN +database +connect to Postgres: `, out)
+	require.Regexp(t, `(?m)^UNKNOWN +database +connection refused: cannot connect to \S+ \(\S+\) as "app", database`, out)
 	require.NotContains(t, out+errs, "hush")
 	for _, args := range [][]string{{"--output", "xml"}, {"--nonsense"}, {"--listen", "maybe"}, {"--timeout", "x"}} {
 		_, errs, code := d.tries(append([]string{"doctor"}, args...)...)
