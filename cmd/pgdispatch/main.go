@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate/cli"
 )
@@ -22,19 +23,29 @@ func main() {
 	os.Exit(surroundings{os.LookupEnv, os.Environ(), os.Stdout, os.Stderr}.run(ctx, os.Args[1:]))
 }
 
-// interruptible returns a context that the first SIGINT or SIGTERM cancels. The second one exits at once.
+// sameSignal is how long signals after the first count as the same one: a supervisor and a shell may both pass one on.
+const sameSignal = time.Second
+
+// interruptible returns a context that the first SIGINT or SIGTERM cancels. A second one exits at once.
 func interruptible() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		<-signals
-		cancel()
-		<-signals
+		interrupt(signals, cancel)
 		fmt.Fprintln(os.Stderr, "pgdispatch: second signal: exiting immediately; held leases will expire")
 		os.Exit(1)
 	}()
 	return ctx, cancel
+}
+
+// interrupt calls cancel at the first signal and returns at the second.
+func interrupt(signals <-chan os.Signal, cancel func()) {
+	<-signals
+	cancel()
+	for first := time.Now(); time.Since(first) < sameSignal; {
+		<-signals
+	}
 }
 
 // surroundings are what a process has been given.

@@ -19,8 +19,8 @@ func runCommand(s surroundings) *cobra.Command {
 		Use:   "run",
 		Short: "Run a replica until SIGTERM",
 		Long: "Run a replica: claim items, start their workflows and record their ends. Any number of replicas may run.\n" +
-			"SIGTERM or Ctrl-C lets running starts finish; a second signal exits immediately. SIGHUP reloads log-level,\n" +
-			"admin-token, view-token and certificates.",
+			"SIGTERM or Ctrl-C lets running starts finish; another signal after a second exits immediately. SIGHUP reloads\n" +
+			"log-level, admin-token, view-token and certificates.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			load := func() (config.Loaded, error) { return config.Load(command.Flags(), s.lookupEnv) }

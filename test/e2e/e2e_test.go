@@ -287,6 +287,12 @@ func TestASecondSignalExitsAtOnce(t *testing.T) {
 	case <-time.After(300 * time.Millisecond):
 	}
 	require.NoError(t, p.Signal(syscall.SIGTERM))
+	select {
+	case <-p.Exited():
+		require.Fail(t, "a signal within a second is the same one")
+	case <-time.After(time.Second):
+	}
+	require.NoError(t, p.Signal(syscall.SIGTERM))
 	require.Equal(t, 1, p.exit())
 }
 

@@ -105,7 +105,7 @@ func terminateTwice(ctx context.Context, s *Scene) (Lift, error) {
 		return nil, err
 	}
 	p := r.Process()
-	err = errors.Join(p.Signal(syscall.SIGTERM), lab.Sleep(ctx, answerLate/4))
+	err = errors.Join(p.Signal(syscall.SIGTERM), lab.Sleep(ctx, 1100*time.Millisecond)) // earlier, it is the same signal
 	at := time.Now()
 	err = errors.Join(err, p.Signal(syscall.SIGTERM))
 	if !p.EndsWithin(lab.DrainTimeout) {
