@@ -275,12 +275,13 @@ func TestAGraphHasNodesWithStringIDs(t *testing.T) {
 		`[]`, `null`, `{}`, `{"nodes": {}}`, `{"nodes": null}`, `{"nodes": ["a"]}`, `{"nodes": [null]}`, `{"nodes": [{}]}`,
 		`{"nodes": [{"id": 1}]}`, `{"nodes": [{"id": null}]}`, `{"nodes": [{"id": ["a"]}]}`,
 		`{"nodes": [{"id": "a"}, {"ID": "b"}]}`,
+		`{"nodes": [{"id": "a"}, {"id": ""}]}`,
 		`{"nodes": [[{"id": "a"}]]}`, `{"nodes": [], "edges": {}}`, `{"nodes": [], "edges": [{"from": "a"}]}`,
 		`{"nodes": [{"id": "` + strings.Repeat("x", 65536) + `"}]}`,
 	} {
 		require.Equal(t, "23514", f.refused(insert, w.definition, 2, graph).Code, "%.60s", graph)
 	}
-	for n, graph := range []string{`{"nodes": []}`, `{"nodes": [{"id": ""}]}`,
+	for n, graph := range []string{`{"nodes": []}`, `{"nodes": [{"id": " "}]}`,
 		`{"nodes": [{"id": "a"}], "edges": [{"from": "a", "to": "a"}], "x": 1}`} {
 		f.exec(insert, w.definition, n+2, graph)
 	}

@@ -77,7 +77,8 @@ begin
         ('max_attempts', 'workflow_definitions', 'number', 1, 100), ('version', 'workflow_definition_versions', 'number', 1, 2147483647),
         ('execution_timeout', 'workflow_definitions', 'seconds', 1, 315576000), ('max_claims', 'settings', 'number', 0, 100000),
         ('result_bytes', 'settings', 'number', 0, 65536), ('retention', 'settings', 'seconds', 60, 3155760000),
-        ('dead_letter_retention', 'settings', 'seconds', 60, 3155760000), ('priority_aging', 'settings', 'seconds', 0, 3155760000)
+        ('dead_letter_retention', 'settings', 'seconds', 60, 3155760000), ('priority_aging', 'settings', 'seconds', 0, 3155760000),
+        ('graph', 'workflow_definition_versions', 'graph', 1, 0)
     ) f (name, tables, kind, low, high)
     cross join lateral (
         select f.name, row ->> f.name as value, case f.kind
@@ -85,6 +86,7 @@ begin
             when 'bytes' then format('of %s to %s bytes, without control characters', f.low, f.high)
             when 'input' then 'envelope, params, args or payloads'
             when 'plan' then 'of 1 to 63 capital letters, digits and _, the first a letter'
+            when 'graph' then 'without empty node IDs'
             when 'seconds' then format('from %s s to %s days', f.low, trunc(f.high / 86400))
             else format('from %s to %s', f.low, f.high) end as must
     ) c
@@ -93,6 +95,7 @@ begin
         when 'bytes' then octet_length(c.value) between f.low and f.high and c.value !~ '[[:cntrl:]]'
         when 'input' then c.value in ('envelope', 'params', 'args', 'payloads')
         when 'plan' then c.value ~ '^[A-Z][A-Z0-9_]{0,62}$'
+        when 'graph' then not jsonb_path_exists(c.value::jsonb, 'lax $.nodes[*].id ? (@ == "")')
         when 'seconds' then extract(epoch from c.value::interval) between f.low and f.high
         else c.value::numeric between f.low and f.high end
     limit 1;
