@@ -15,7 +15,7 @@ type Overview struct {
 	Depth    Depth     `json:"queue"`
 	Replicas []Replica `json:"replicas"`
 	// Minutes are the last sixty minutes, the current one last. Nil if no replica ran in them.
-	Minutes []Minute `json:"minutes"`
+	Minutes []Minute `json:"minutes,omitempty"`
 	// Stalled lists what runs without progress, those with the most executions first.
 	Stalled []StallFor `json:"stalled"`
 	// Limits is how the limits of keys are used.

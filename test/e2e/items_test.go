@@ -139,6 +139,9 @@ func TestItemsShowTellsAnItemsStory(t *testing.T) {
 		"workflow ended as TIMED_OUT: too slow", "replayed by ann as item 2",
 	}, d.story("execution-"+strings.ToUpper(execution)))
 	require.Equal(t, []string{"inserted as a replay of item 1"}, d.story("2"))
+	require.Regexp(t, `(?m)^waits +shop runs 0 of 5,000; it is next\.$`, d.types("items", "show", "2"))
+	require.Contains(t, d.types("items", "show", "2", "-o", "json"), `"waits": "shop runs 0 of 5,000; it is next."`)
+	require.NotContains(t, d.types("items", "show", "1"), "waits")
 
 	shown := d.types("items", "show", execution)
 	for _, line := range []string{

@@ -23,6 +23,11 @@ func TestStatusShowsWhatNeedsAttentionFirst(t *testing.T) {
 	require.Regexp(t, `(?m)^shop +FREE +░{10} +0/5,000 +1 +\d`, out)
 	require.NotContains(t, out, "\u202e")
 	require.Less(t, strings.Index(out, "shop"), strings.Index(out, "evil"), "the longest wait comes first")
+	shown := d.types("status", "-o", "json")
+	require.Contains(t, shown, `"settings": {`+"\n    \"max_claims\": 10000,")
+	require.NotContains(t, shown, `"minutes"`)
+	d.exec("insert into pgdispatch.activity (minute, started) values (date_trunc('minute', now()), 1)")
+	require.Contains(t, d.types("status", "-o", "json", "--minutes"), `"minutes": [`)
 	for args, want := range map[string]string{
 		"--sort age":             `--sort is "age": it must be oldest, running, failures or name`,
 		"--interval 1ms":         "--interval is 1ms: it must be from 200ms to 1h",

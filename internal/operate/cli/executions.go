@@ -81,11 +81,11 @@ func (a *App) executionsShowCommand() *cobra.Command {
 			}
 			return a.printJSON(shown)
 		}
-		failures, signals, err := historyOf(ctx, store, i)
+		known, err := historyOf(ctx, store, i)
 		if err != nil {
 			return err
 		}
-		return a.printItem(i, view.Story(i, failures, signals), answer)
+		return a.printItem(i, known, answer)
 	})
 	command.Flags().BoolVar(&ask, "ask-temporal", false, "also ask Temporal for the workflow's status")
 	addOutput(command.Flags(), &output)

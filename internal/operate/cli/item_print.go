@@ -61,8 +61,8 @@ func noteOf(i operate.Item) string {
 	return "-"
 }
 
-// printItem prints an item with its story. inTemporal is what Temporal says about its workflow, or empty.
-func (a *App) printItem(i operate.Item, story []view.Event, inTemporal string) error {
+// printItem prints an item with its history. inTemporal is what Temporal says about its workflow, or empty.
+func (a *App) printItem(i operate.Item, h history, inTemporal string) error {
 	table := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	line := lines(table)
 	known := func(name, value string) {
@@ -72,6 +72,7 @@ func (a *App) printItem(i operate.Item, story []view.Event, inTemporal string) e
 	}
 	line("item", "%d", i.ID)
 	line("state", "%s%s", i.Status, map[bool]string{true: ", start not answered"}[i.Unanswered])
+	known("waits", h.Waits)
 	known("dead letter", i.State)
 	line("workflow", "%s", i.WorkflowID())
 	line("run", "%s", view.OrNone(view.Printable(i.RunID)))
@@ -115,7 +116,7 @@ func (a *App) printItem(i operate.Item, story []view.Event, inTemporal string) e
 		return err
 	}
 	fmt.Fprintln(a.Stdout)
-	for _, e := range story {
+	for _, e := range h.Story {
 		fmt.Fprintf(a.Stdout, "%s  %s\n", e.At.UTC().Format("2006-01-02T15:04:05.000Z"), view.Printable(e.What))
 	}
 	return nil

@@ -86,35 +86,41 @@ func (a *App) itemShowCommand(short string, find findItems) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			failures, signals, err := historyOf(ctx, store, items[0])
+			known, err := historyOf(ctx, store, items[0])
 			if err != nil {
 				return err
 			}
-			story := view.Story(items[0], failures, signals)
 			if output == "json" {
 				return a.printJSON(struct {
 					operate.Item
-					Failures []operate.Failure `json:"failures"`
-					Signals  []operate.Signal  `json:"signals"`
-					Story    []view.Event      `json:"story"`
-				}{items[0], failures, signals, story})
+					history
+				}{items[0], known})
 			}
-			return a.printItem(items[0], story, "")
+			return a.printItem(items[0], known, "")
 		}),
 	}
 	addOutput(command.Flags(), &output)
 	return command
 }
 
-// historyOf reads an item's failures and its newest signals.
-func historyOf(ctx context.Context, store *operate.Store, item operate.Item) ([]operate.Failure, []operate.Signal,
-	error) {
-	failures, err := store.Failures(ctx, item.ID)
-	if err != nil {
-		return nil, nil, err
+// history is what happened to an item, and why it waits.
+type history struct {
+	Failures []operate.Failure `json:"failures"`
+	Signals  []operate.Signal  `json:"signals"` // the newest
+	Story    []view.Event      `json:"story"`
+	Waits    string            `json:"waits,omitempty"`
+}
+
+func historyOf(ctx context.Context, store *operate.Store, item operate.Item) (h history, err error) {
+	if h.Failures, err = store.Failures(ctx, item.ID); err != nil {
+		return h, err
 	}
-	signals, err := store.Signals(ctx, item.ExecutionID, nil, shownSignals)
-	return failures, signals, err
+	if h.Signals, err = store.Signals(ctx, item.ExecutionID, nil, shownSignals); err != nil {
+		return h, err
+	}
+	h.Story = view.Story(item, h.Failures, h.Signals)
+	h.Waits, err = view.WhyItWaits(ctx, store, item)
+	return h, err
 }
 
 func (a *App) itemsCancelCommand() *cobra.Command {

@@ -21,7 +21,7 @@ import (
 
 // status is the output of `pgdispatch status`.
 type status struct {
-	Settings operate.Settings `json:"settings"`
+	Settings shownSettings `json:"settings"`
 	operate.Overview
 	Concerns   []view.Concern         `json:"concerns"`
 	Workspaces []operate.WorkspaceRow `json:"workspaces"`
@@ -30,7 +30,7 @@ type status struct {
 func (a *App) statusCommand() *cobra.Command {
 	var output, sort string
 	var limit int
-	var watches bool
+	var watches, minutes bool
 	var interval time.Duration
 	command := &cobra.Command{
 		Use: "status", Short: "Show problems, totals, replicas and workspaces", Args: cobra.NoArgs,
@@ -48,6 +48,9 @@ func (a *App) statusCommand() *cobra.Command {
 				return err
 			}
 			if output == "json" {
+				if !minutes {
+					s.Minutes = nil
+				}
 				return a.printJSON(s)
 			}
 			screen := view.Screen{Overview: s.Overview, Workspaces: s.Workspaces, At: time.Now().UTC()}
@@ -60,6 +63,7 @@ func (a *App) statusCommand() *cobra.Command {
 	command.Flags().StringVar(&sort, "sort", string(operate.ByOldest),
 		"order of workspaces: oldest, running, failures or name")
 	command.Flags().BoolVar(&watches, "watch", false, "refresh continuously until q or Ctrl-C")
+	command.Flags().BoolVar(&minutes, "minutes", false, "for --output json: also each minute of the last hour")
 	command.Flags().DurationVar(&interval, "interval", time.Second, "refresh interval of --watch, 200ms to 1h")
 	config.AddFlags(command.Flags(), config.DatabaseOptions)
 	a.complete(command, map[string]completion{"sort": fixed(string(operate.ByOldest), string(operate.ByRunning),
@@ -86,9 +90,11 @@ func checkWatch(watches bool, interval time.Duration, output string) error {
 }
 
 func readStatus(ctx context.Context, store *operate.Store, by operate.WorkspaceOrder, limit int) (s status, err error) {
-	if s.Settings, err = store.Settings(ctx); err != nil {
+	settings, err := store.Settings(ctx)
+	if err != nil {
 		return s, err
 	}
+	s.Settings = showSettings(settings)
 	if s.Overview, err = store.Overview(ctx); err != nil {
 		return s, err
 	}

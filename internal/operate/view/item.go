@@ -1,6 +1,7 @@
 package view
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -38,6 +39,33 @@ func Durations(i operate.Item) []Fact {
 		facts = append(facts, Fact{"Inserted", Span(i.Age) + " ago"})
 	}
 	return facts
+}
+
+// WhyItWaits says why an item waits, in the same words everywhere. It is empty if the item does not wait, or if its
+// workspace is gone.
+func WhyItWaits(ctx context.Context, read interface {
+	Settings(ctx context.Context) (operate.Settings, error)
+	WorkspaceDetail(ctx context.Context, id string) (operate.WorkspaceDetail, bool, error)
+	KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]operate.KeyLimit, error)
+	Ahead(ctx context.Context, item int64) (int64, error)
+}, item operate.Item) (string, error) {
+	if item.Status != "PENDING" || item.Unanswered {
+		return "", nil
+	}
+	settings, err := read.Settings(ctx)
+	if err != nil {
+		return "", err
+	}
+	w, found, err := read.WorkspaceDetail(ctx, item.WorkspaceID)
+	if err != nil || !found {
+		return "", err
+	}
+	keys, err := read.KeyLimitsOf(ctx, item.WorkspaceID, item.LimitKey)
+	if err != nil {
+		return "", err
+	}
+	ahead, err := read.Ahead(ctx, item.ID)
+	return Waits(item, w.Workspace, keys, ahead, settings), err
 }
 
 // Waits says why an item that waits is not started yet, given its workspace, how many due items are ahead of it, and

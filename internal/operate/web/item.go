@@ -88,7 +88,7 @@ func (v visit) itemData(r *http.Request, item operate.Item) (itemData, error) {
 		result, whole := view.IndentJSON(string(item.Result), paramsShown)
 		d.Result, d.ResultCut = result, !whole
 	}
-	if d.Why, err = v.whyWaiting(r.Context(), item); err != nil {
+	if d.Why, err = view.WhyItWaits(r.Context(), v.Read, item); err != nil {
 		return d, err
 	}
 	if d.History, err = v.Read.ChangesOf(r.Context(), item.ID); err != nil {
@@ -168,27 +168,6 @@ func (s *Site) inTemporal(i operate.Item) string {
 	}
 	return strings.TrimRight(s.TemporalUI, "/") + "/namespaces/" + url.PathEscape(i.Namespace) + "/workflows/" +
 		url.PathEscape(i.WorkflowID()) + "/" + url.PathEscape(i.RunID)
-}
-
-// whyWaiting says why an item waits. It is empty if it does not wait, or if its workspace is gone.
-func (v visit) whyWaiting(ctx context.Context, item operate.Item) (string, error) {
-	if item.Status != "PENDING" || item.Unanswered {
-		return "", nil
-	}
-	settings, err := v.Read.Settings(ctx)
-	if err != nil {
-		return "", err
-	}
-	w, found, err := v.Read.WorkspaceDetail(ctx, item.WorkspaceID)
-	if err != nil || !found {
-		return "", err
-	}
-	keys, err := v.Read.KeyLimitsOf(ctx, item.WorkspaceID, item.LimitKey)
-	if err != nil {
-		return "", err
-	}
-	ahead, err := v.Read.Ahead(ctx, item.ID)
-	return view.Waits(item, w.Workspace, keys, ahead, settings), err
 }
 
 // choices are the actions possible in an item's current state.
