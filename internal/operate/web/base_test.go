@@ -19,8 +19,9 @@ func TestBehindAProxyEveryLinkHasItsPath(t *testing.T) {
 	site := b.site()
 	site.Base = "/tools/pgdispatch"
 	handler := site.Acting()
-	for _, path := range append(paths, "/ui/none", "/ui/items/8/discard", "/ui/items/selected?do=replay&item=8",
-		"/ui/dead/replay", "/ui/settings/pause", "/ui/items?filter=%22/ui/items%22") {
+	for _, path := range append(paths, "/ui/none", "/ui/limits", "/ui/workspaces/"+id+"?period=6h",
+		"/ui/items/8/discard", "/ui/items/selected?do=replay&item=8", "/ui/dead/replay", "/ui/settings/pause",
+		"/ui/items?filter=%22/ui/items%22") {
 		text := b.ask(handler, path, nil).Body.String()
 		require.Regexp(t, inBase, text, path)
 		require.Empty(t, inPage.FindAllString(text, -1), path)
