@@ -39,7 +39,7 @@ func (k Kind) String() string {
 }
 
 // ErrNoActivities reports that Temporal does not start standalone activities. It says nothing about workflows.
-var ErrNoActivities = errors.New("Temporal starts no standalone activities")
+var ErrNoActivities = errors.New("standalone activities are not started by Temporal")
 
 // order is the request that starts an item.
 type order struct {
