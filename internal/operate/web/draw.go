@@ -40,6 +40,8 @@ func whole(n any) int64 {
 		return int64(n)
 	case int64:
 		return n
+	case *int:
+		return int64(*n)
 	}
 	return 0
 }

@@ -29,6 +29,8 @@ type limitsData struct {
 	// Typed holds the refused input by field, Wrong the reason.
 	Typed map[string]string `json:"-"`
 	Wrong string            `json:"-"`
+	// History has the changes of the filter's workspace or, without one, those of limits over all.
+	History []operate.Administered `json:"-"`
 }
 
 // limitRow is a limit, and whether the visitor may change it.
@@ -81,6 +83,13 @@ func (v visit) limitsData(r *http.Request) (d limitsData, err error) {
 	}
 	if d.After > 0 {
 		d.Next = with(r.URL, "after", strconv.FormatInt(d.After, 10))
+	}
+	subject := "limits"
+	if filter.WorkspaceID != "" {
+		subject = "workspace " + filter.WorkspaceID
+	}
+	if d.History, err = v.Read.Audit(r.Context(), operate.AuditFilter{Subject: subject}, historyShown); err != nil {
+		return d, err
 	}
 	if filter == (operate.KeyLimitFilter{}) {
 		d.Unlimited, err = v.Read.UnlimitedKeys(r.Context(), pageSize)
@@ -190,7 +199,7 @@ func (v visit) confirmRemoveLimit(r *http.Request) (string, any, error) {
 		Heading: "Remove the limit of " + view.KeyLimitName(l) + "?",
 		What: []string{view.AtLeast(l.Waiting, l.WaitingExact) + " waiting items with this key then start without it, as " +
 			"other limits allow. Items keep their keys."},
-		To: limitPath(l) + "/remove", Button: "Remove the limit", Back: Prefix + "limits",
+		To: limitPath(l) + "/remove", Button: "Remove the limit", Back: Prefix + "limits", Destroys: true,
 	}, err
 }
 
