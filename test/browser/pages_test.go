@@ -59,6 +59,8 @@ func places(t testing.TB) map[string]place {
 		"dead letters of a workspace":  {full, "/ui/dead/letters?workspace=Sterling+Oslo", "Sterling Oslo"},
 		"dead letters to act on":       {acting, "/ui/dead/letters?workspace=Sterling+Oslo", "Replay all of these"},
 		"dry run of many":              {acting, "/ui/dead/discard?error=postcode", "This would discard 1,"},
+		"limits":                       {full, "/ui/limits", "A limit bounds"},
+		"limits to change":             {acting, "/ui/limits", "Add a limit"},
 		"settings":                     {full, "/ui/settings", "max-claims"},
 		"settings to change":           {acting, "/ui/settings", "Set max-claims"},
 		"question before a full pause": {acting, "/ui/settings/pause", "No replica starts items"},

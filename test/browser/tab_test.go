@@ -3,6 +3,7 @@ package browser
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -121,7 +122,8 @@ func (p *tab) hear(event any) {
 	case *log.EventEntryAdded: // such as a refusal by the content security policy, or an error response
 		p.fault("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
 	case *audits.EventIssueAdded:
-		p.fault("issue: %s", e.Issue.Code)
+		details, _ := json.Marshal(e.Issue.Details)
+		p.fault("issue: %s %s", e.Issue.Code, details)
 	case *network.EventLoadingFailed:
 		if !e.Canceled {
 			p.fault("request failed: %s", e.ErrorText)

@@ -88,7 +88,7 @@ func TestLimitsAreChangedAsOnTheCommandLine(t *testing.T) {
 func TestLimitsAreListedWithTheirUse(t *testing.T) {
 	t.Parallel()
 	_, page := get(t, &fakeReader{}, "/ui/limits")
-	for _, want := range []string{"<td>2 of 2</td>", "<td>1,000&#43;</td>", "1 h 0 min", ">paused<", ">full<",
+	for _, want := range []string{"</svg>2/2</td>", ">1,000&#43;</td>", "1 h 0 min", ">paused<", ">full<",
 		"<td>5/1s</td>", `href="/ui/limits?after=2"`} {
 		require.Contains(t, page, want)
 	}
