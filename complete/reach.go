@@ -12,6 +12,9 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
+// reachRemedy is what an operator can do about it.
+const reachRemedy = "see whether Temporal runs and this machine reaches it: `pgdispatch doctor`"
+
 // Reach tracks whether this replica can reach Temporal, and whether Temporal serves its namespace. A replica that
 // cannot reach Temporal must not keep executions that others could watch. Set the fields before Run and do not change
 // them afterwards.
@@ -66,6 +69,8 @@ func (r *Reach) Refused() error {
 // Run probes Temporal until ctx is cancelled, then returns nil.
 func (r *Reach) Run(ctx context.Context) error {
 	last, complained := time.Now(), false
+	var cause error
+	var silent time.Time // when Temporal had last answered before this time
 	ask := time.NewTimer(0)
 	defer ask.Stop()
 	for {
@@ -81,20 +86,27 @@ func (r *Reach) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil, errors.As(err, &refusal):
-			last = time.Now()
+			silent, last = last, time.Now()
 			r.failure.Store(nil)
 			r.answered.Store(sent.UnixNano())
 			r.reached.Store(true)
 			if complained {
 				complained = false
-				r.Log.InfoContext(ctx, "Temporal is reachable again; resuming watches")
+				r.Log.InfoContext(ctx, "Temporal is reachable again; resuming watches", "after_ms",
+					time.Since(silent).Milliseconds(), "error", cause, "remedy", reachRemedy)
 			}
 			r.judge(ctx, refusal)
 		case time.Since(last) >= r.Limit && !complained:
 			complained = true
 			r.failure.Store(&err)
 			r.reached.Store(false)
-			r.Log.WarnContext(ctx, "Temporal is unreachable; releasing watches to other replicas", "error", err)
+			cause = err
+			message, remedy := "Temporal is unreachable; releasing watches to other replicas", reachRemedy
+			var codec *temporal.CodecError
+			if errors.As(err, &codec) {
+				message, remedy = "The codec server is unreachable; releasing watches to other replicas", codec.Remedy()
+			}
+			r.Log.WarnContext(ctx, message, "error", err, "remedy", remedy)
 		default:
 			r.failure.Store(&err)
 		}

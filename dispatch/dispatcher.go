@@ -132,6 +132,8 @@ type run struct {
 	paused           bool       // by the settings, as of the last claim
 	refused          bool       // Temporal accepts nothing, as far as known
 	pausedNamespaces int
+	cause            error // why a namespace was paused last
+	pausedAt         time.Time
 	named            []string // hints for the next claim
 	sleeper          sleeper
 	gather           gather

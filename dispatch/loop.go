@@ -188,7 +188,12 @@ func (r *run) updateBreaker(done result) {
 	limiter := &r.namespaces.get(name).limiter
 	switch done.outcome {
 	case engine.Blocked, engine.Unreached, engine.Unanswered:
-		if r.namespaces.trip(now, name, done.outcome) {
+		r.cause = done.err
+		opened := r.namespaces.trip(now, name, done.outcome)
+		if opened {
+			r.pausedAt = now
+		}
+		if opened && !told(done.err) {
 			r.Log.Error(
 				"Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted",
 				"outcome", done.outcome.String(), "error", done.err, "namespace", name, "remedy", r.Starter.Remedy(done.err, name))
@@ -208,8 +213,18 @@ func (r *run) updateBreaker(done result) {
 	if r.namespaces.accepted(name) {
 		r.reportPauses()
 		r.expectsWork = true
-		r.Log.Info("Temporal accepts workflows again; resuming starts", "namespace", name)
+		if told(r.cause) {
+			return
+		}
+		r.Log.Info("Temporal accepts workflows again; resuming starts", "namespace", name, "after_ms",
+			now.Sub(r.pausedAt).Milliseconds(), "error", r.cause, "remedy", r.Starter.Remedy(r.cause, name))
 	}
+}
+
+// told reports whether an error's source logs it.
+func told(err error) bool {
+	var by engine.Told
+	return errors.As(err, &by)
 }
 
 // reportPauses reports what is paused if that has changed: with an item's outcome, or with an answer to a probe.
@@ -217,7 +232,7 @@ func (r *run) reportPauses() {
 	paused, all := r.namespaces.paused(time.Now())
 	if all != r.refused || paused != r.pausedNamespaces {
 		r.refused, r.pausedNamespaces = all, paused
-		r.observer.Paused(paused, all)
+		r.observer.Paused(paused, all, r.cause)
 	}
 }
 

@@ -28,8 +28,8 @@ type Observer interface {
 	// settlement.
 	Lost(itemID int64)
 	// Paused is called when pauses may have changed. namespaces is how many accept no workflows; all means that only
-	// probes are claimed.
-	Paused(namespaces int, all bool)
+	// probes are claimed, and cause is the last answer, or its absence, that paused something.
+	Paused(namespaces int, all bool, cause error)
 }
 
 // noObserver is the Observer of a dispatcher without one.
@@ -44,7 +44,7 @@ func (noObserver) Starting(*claim.Item) func(string, engine.Outcome, error) {
 func (noObserver) Settled(time.Time, claim.Verb, []int64, error) {}
 func (noObserver) Renewed(error)                                 {}
 func (noObserver) Lost(int64)                                    {}
-func (noObserver) Paused(int, bool)                              {}
+func (noObserver) Paused(int, bool, error)                       {}
 
 // StallAfter is the time from which an interruption of claims counts as a stall.
 const StallAfter = 50 * time.Millisecond

@@ -32,7 +32,7 @@ func (f *fakeObserver) Woken(source string) {
 	f.sources = append(f.sources, source)
 }
 
-func (f *fakeObserver) Paused(namespaces int, open bool) {
+func (f *fakeObserver) Paused(namespaces int, open bool, _ error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.paused = namespaces

@@ -47,3 +47,6 @@ func (o Outcome) String() string {
 
 // IsSystemic reports whether the outcome is about the engine rather than the item.
 func (o Outcome) IsSystemic() bool { return o >= Blocked }
+
+// Told is implemented by errors whose source logs itself when it begins and ends.
+type Told interface{ Told() }

@@ -64,7 +64,7 @@ func (s *Store) scopedOverview(ctx context.Context) (o Overview, err error) {
 	}
 	for _, r := range replicas {
 		o.Replicas = append(o.Replicas, Replica{State: ReplicaState{BreakerOpen: r.State.BreakerOpen,
-			BreakerSince: r.State.BreakerSince, Listening: r.State.Listening}})
+			BreakerSince: r.State.BreakerSince, CodecAway: r.State.CodecAway, Listening: r.State.Listening}})
 	}
 	o.Stalled, err = s.Stalled(ctx, mostStalled)
 	return o, err
@@ -150,8 +150,20 @@ type Replica struct {
 
 // Replicas returns the live replicas, the oldest first.
 func (s *Store) Replicas(ctx context.Context) ([]Replica, error) {
-	return postgres.Read[Replica](ctx, s.DB, "read replicas", sql.Text("replicas"))
+	replicas, err := postgres.Read[Replica](ctx, s.DB, "read replicas", sql.Text("replicas"))
+	for n, r := range replicas {
+		if r.Heard > staleAfter {
+			state := &replicas[n].State
+			state.Stale, state.StartsPerSecond = true, 0
+			state.BreakerOpen, state.BreakerSince, state.BreakerCause, state.CodecAway = false, nil, "", false
+		}
+	}
+	return replicas, err
 }
+
+// staleAfter is the time without a heartbeat from which a replica's state is not known. Replicas send one every ten
+// seconds, and one soon after each change.
+const staleAfter = 12 * time.Second
 
 // ReplicaState is the state of a replica at its last heartbeat.
 type ReplicaState struct {
@@ -162,6 +174,14 @@ type ReplicaState struct {
 	BreakerOpen bool `json:"breaker_open"`
 	// BreakerSince is since when it has been open. Nil if it is not.
 	BreakerSince *time.Time `json:"breaker_since,omitempty"`
+	// BreakerCause is why it is open. Empty if it is not.
+	BreakerCause string `json:"breaker_cause,omitempty"`
+	// CodecAway reports whether the codec server cannot be used, so that nothing is sent to Temporal.
+	CodecAway bool `json:"codec_away,omitempty"`
+	// Codec identifies the codec server's endpoint: equal for replicas that have the same. Empty if it has none.
+	Codec string `json:"codec,omitempty"`
+	// Stale reports that the replica has missed heartbeats. Its breaker and its rate are not known then.
+	Stale bool `json:"stale,omitempty"`
 	// PausedNamespaces is the number of Temporal namespaces that it has paused because they accept no workflows.
 	PausedNamespaces int `json:"paused_namespaces"`
 	// Listening reports whether LISTEN is active. Nil means that LISTEN is disabled.

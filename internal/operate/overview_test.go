@@ -235,3 +235,19 @@ func TestDepthOfALongQueueIsWhatTheStatisticsSay(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, operate.DepthLimit, depth.Pending, "never below the counted number")
 }
+
+func TestTheStateOfAReplicaThatMissedHeartbeatsIsStale(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	b.Execute(sql.Text("replica_alive"), "a", "v1", 10, b.Lease, nil,
+		`{"starts_per_second": 5, "breaker_open": true, "breaker_cause": "probe timed out"}`)
+	o, err := b.Overview(t.Context())
+	require.NoError(t, err)
+	require.InDelta(t, 5, o.StartsPerSecond(), 0)
+	require.Equal(t, "probe timed out", o.Replicas[0].State.BreakerCause)
+	b.Execute("update pgdispatch.replicas set renewed_at = renewed_at - interval '13 seconds'")
+	o, err = b.Overview(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, o.StartsPerSecond())
+	require.Equal(t, operate.ReplicaState{Stale: true}, o.Replicas[0].State)
+}

@@ -2,6 +2,8 @@ package replica
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -17,7 +19,10 @@ const startsDelay = time.Second
 // presence renews this replica's presence, so that others leave its watches alone, and reports its state for operators:
 // every presenceInterval, and startsDelay after a start, but no more often than that.
 func (r *replica) presence(ctx context.Context) error {
-	return reports(ctx, r.telemetry.Started(), r.Lease/3, func() {
+	var reported operate.ReplicaState
+	changed := func() bool { return differ(reported, r.state()) }
+	return reports(ctx, r.telemetry.Started(), r.Lease/3, changed, func() {
+		reported = r.state()
 		if err := r.alive(ctx); err != nil && ctx.Err() == nil {
 			r.log.WarnContext(ctx, "Cannot send this replica's heartbeat", "error", err)
 		}
@@ -25,29 +30,51 @@ func (r *replica) presence(ctx context.Context) error {
 	})
 }
 
-// reports calls report at once, soon after each element of started, and at the intervals of presence, capped at most.
-func reports(ctx context.Context, started <-chan struct{}, most time.Duration, report func()) error {
+// reports calls report at once, soon after each element of started and each change, and at the intervals of presence,
+// capped at most.
+func reports(ctx context.Context, started <-chan struct{}, most time.Duration, changed func() bool,
+	report func()) error {
 	pause := startsDelay // the first report precedes listening, so renew it soon
 	for {
 		report()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(min(most, pause)):
-			pause = presenceInterval
-			continue
-		case <-started:
+		for waits := min(most, pause); waits > 0; waits -= startsDelay {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(min(waits, startsDelay)):
+				if !changed() {
+					continue
+				}
+			case <-started:
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-time.After(min(most, startsDelay)):
+				}
+			}
+			break
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(min(most, startsDelay)):
-		}
+		pause = presenceInterval
 	}
+}
+
+// differ reports whether what operators see first has changed.
+func differ(a, b operate.ReplicaState) bool {
+	return a.BreakerOpen != b.BreakerOpen || a.BreakerCause != b.BreakerCause || a.CodecAway != b.CodecAway ||
+		a.PausedNamespaces != b.PausedNamespaces || a.StartsPerSecond != b.StartsPerSecond || a.OnDuty != b.OnDuty ||
+		postgres.OrZero(a.Listening) != postgres.OrZero(b.Listening)
 }
 
 func (r *replica) state() operate.ReplicaState {
 	state := r.telemetry.State()
+	if why := r.temporalAway(); state.BreakerOpen && why != nil {
+		state.BreakerCause = why.Error()
+	}
+	state.BreakerCause, state.CodecAway = postgres.Clean(state.BreakerCause), r.codec.Failure() != nil
+	if r.Codec.Endpoint != "" {
+		sum := sha256.Sum256([]byte(r.Codec.Endpoint))
+		state.Codec = hex.EncodeToString(sum[:4])
+	}
 	if r.listener != nil {
 		connected := r.listener.Connected()
 		state.Listening, state.OnDuty = &connected, r.gate.OnDuty()

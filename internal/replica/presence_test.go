@@ -16,7 +16,8 @@ func TestStartsAreReportedWithinASecondAndNoMoreOftenThanThat(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		started, ended := make(chan struct{}, 1), make(chan error, 1)
 		var count atomic.Int64
-		go func() { ended <- reports(ctx, started, time.Minute, func() { count.Add(1) }) }()
+		var changes atomic.Bool
+		go func() { ended <- reports(ctx, started, time.Minute, changes.Load, func() { count.Add(1) }) }()
 		time.Sleep(1500 * time.Millisecond)
 		require.EqualValues(t, 2, count.Load(), "the first report precedes listening")
 		time.Sleep(30 * time.Second)
@@ -34,6 +35,11 @@ func TestStartsAreReportedWithinASecondAndNoMoreOftenThanThat(t *testing.T) {
 		}
 		require.LessOrEqual(t, count.Load(), int64(16))
 		require.GreaterOrEqual(t, count.Load(), int64(15))
+
+		changes.Store(true)
+		before := count.Load()
+		time.Sleep(10 * time.Second)
+		require.InDelta(t, before+10, count.Load(), 1, "what changes is at most two seconds old")
 		stop()
 		require.NoError(t, <-ended)
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -17,7 +18,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/signin"
 	"github.com/pgdispatch/pgdispatch/internal/telemetry"
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // viewConnections is the size of the web view's own pool, so that viewers take no connections from the replica. A
@@ -100,20 +100,32 @@ func openSite(ctx context.Context, c config.Config, log *slog.Logger) (*web.Site
 	return site, closeAll, nil
 }
 
-// temporalReady returns why Temporal starts no workflows for this replica, or nil. If the codec server is the reason,
-// its own check says so.
+// temporalReady returns why Temporal starts no workflows for this replica and since when, or nil. If the codec server
+// is the reason, its own check says so.
 func (r *replica) temporalReady() error {
-	var codec *temporal.CodecError
+	state := r.state()
+	switch why := r.temporalAway(); {
+	case state.CodecAway:
+		return nil
+	case state.BreakerSince != nil:
+		return fmt.Errorf("workflows have not been accepted since %s; starts are paused and probed: %s",
+			state.BreakerSince.Format(time.RFC3339), state.BreakerCause)
+	case why != nil:
+		return why
+	}
+	return nil
+}
+
+// temporalAway returns why Temporal cannot be used, as far as the codec server and probes have shown, or nil.
+func (r *replica) temporalAway() error {
 	err := r.reach.Err()
 	switch {
-	case errors.As(err, &codec), err == nil && r.codec.Failure() != nil:
-		return nil
+	case r.codec.Failure() != nil:
+		return postgres.Redact(r.codec.Failure())
 	case err != nil:
 		return fmt.Errorf("it does not answer: %w", postgres.Redact(err))
 	case r.reach.Refused() != nil:
 		return postgres.Redact(r.reach.Refused())
-	case r.telemetry.BreakerOpen():
-		return errors.New("workflows are not accepted; starts are paused and probed")
 	}
 	return nil
 }

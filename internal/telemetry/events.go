@@ -66,7 +66,9 @@ func (t *Telemetry) Woken(source string) {
 }
 
 // Paused implements dispatch.Observer.
-func (t *Telemetry) Paused(namespaces int, all bool) { t.pulse.pausedNow(namespaces, all) }
+func (t *Telemetry) Paused(namespaces int, all bool, cause error) {
+	t.pulse.pausedNow(namespaces, all, cause)
+}
 
 // BreakerOpen reports whether Temporal takes no workflows from this replica, as items or its own probes have shown.
 func (t *Telemetry) BreakerOpen() bool {

@@ -16,6 +16,7 @@ type pulse struct {
 	news    chan struct{} // holds one element if there were starts since the last Take
 	paused  int           // namespaces that accept no workflows
 	breaker bool          // no namespace accepts workflows
+	cause   error         // why the last namespace was paused
 	open    *time.Time    // when the breaker was first seen open; nil if it is closed
 	wakeUps map[string]int64
 }
@@ -29,6 +30,9 @@ func (t *Telemetry) State() operate.ReplicaState {
 	p.opened(open)
 	state := operate.ReplicaState{Busy: t.heldItems.held(), BreakerOpen: open, BreakerSince: p.open,
 		PausedNamespaces: p.paused, WakeUps: maps.Clone(p.wakeUps)}
+	if open && p.breaker && p.cause != nil {
+		state.BreakerCause = p.cause.Error()
+	}
 	state.StartsPerSecond = p.starts.perSecond(time.Now())
 	return state
 }
@@ -76,9 +80,10 @@ func (p *pulse) woken(source string) {
 	p.wakeUps[source]++
 }
 
-func (p *pulse) pausedNow(namespaces int, all bool) {
+func (p *pulse) pausedNow(namespaces int, all bool, cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.cause = cause
 	if p.paused, p.breaker = namespaces, all; all {
 		p.opened(true)
 	}
@@ -104,7 +109,7 @@ const (
 	// rateSeconds is how far back starts are counted, and recentSeconds how far if there were enoughStarts in that time.
 	rateSeconds   = 60
 	recentSeconds = 10
-	// enoughStarts is how many starts make the rate of recentSeconds meaningful.
+	// enoughStarts is how many starts in recentSeconds, on average, make the rate of that time meaningful.
 	enoughStarts = 10
 )
 
@@ -132,7 +137,7 @@ func (r *rate) forget(now time.Time) {
 	}
 }
 
-// perSecond returns the rate over the last ten seconds or, if there were few starts in them, over the last minute.
+// perSecond returns the rate over the last ten seconds or, if the last minute had few starts, over that.
 func (r *rate) perSecond(now time.Time) float64 {
 	r.forget(now)
 	passed := now.Sub(r.began).Seconds()
@@ -146,8 +151,8 @@ func (r *rate) perSecond(now time.Time) float64 {
 			recent += count
 		}
 	}
-	if recent < enoughStarts {
-		return float64(all) / max(min(passed, rateSeconds), 1)
+	if minute := max(min(passed, rateSeconds), 1); float64(all)/minute*recentSeconds < enoughStarts {
+		return float64(all) / minute
 	}
 	return float64(recent) / max(min(passed, recentSeconds), 1)
 }

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,14 +57,15 @@ func TestThePulseHearsAndPassesOn(t *testing.T) {
 	p := about
 	p.Woken("poll")
 	p.Woken("poll")
-	p.Paused(1, true)
+	p.Paused(1, true, errors.New("why"))
 	state := p.State()
 	require.True(t, state.BreakerOpen)
+	require.Equal(t, "why", state.BreakerCause)
 	require.WithinDuration(t, time.Now(), *state.BreakerSince, time.Minute)
 	require.Equal(t, state.BreakerSince, p.State().BreakerSince, "the outage is the same")
-	p.Paused(0, false)
+	p.Paused(0, false, errors.New("why"))
 	require.Nil(t, p.State().BreakerSince)
-	p.Paused(1, true)
+	p.Paused(1, true, errors.New("why"))
 	require.Equal(t, map[string]int64{"poll": 2}, state.WakeUps)
 	require.True(t, about.BreakerOpen())
 	requireValue(t, about, "pgdispatch_wakeups_total poll", 2)

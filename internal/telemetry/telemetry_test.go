@@ -164,7 +164,7 @@ func TestWithoutADatabaseTheQueuesGaugesAreNotThere(t *testing.T) {
 		about.Observe(&Gauges{Queue: &fakeQueue{err: errors.New("gone")}, Ready: ready, Workers: 3, Watches: func() int {
 			return 0
 		}}))
-	about.Paused(2, true)
+	about.Paused(2, true, errors.New("why"))
 	for name, want := range map[string]float64{
 		"pgdispatch_database_up": 0, "pgdispatch_workers": 3, "pgdispatch_ready": 1, "pgdispatch_breaker_open": 1,
 		"pgdispatch_namespaces_paused":   2,

@@ -47,6 +47,7 @@ type Codec struct {
 type CodecError struct {
 	Endpoint string
 	cause    error
+	since    time.Time // when the first of these errors in a row occurred
 }
 
 // Error implements error.
@@ -57,6 +58,9 @@ func (e *CodecError) Unwrap() error { return e.cause }
 
 // Is reports whether target is ErrAway: without the codec server Temporal is as good as away.
 func (e *CodecError) Is(target error) bool { return target == ErrAway }
+
+// Told implements engine.Told.
+func (e *CodecError) Told() {}
 
 // outcome returns the outcome of a start that was not sent for lack of the codec server.
 func (e *CodecError) outcome() engine.Outcome {
@@ -182,14 +186,18 @@ func codecResult(operation string, err error) string {
 }
 
 func (c *Codec) works(ctx context.Context) {
-	if c.failure.Swap(nil) != nil {
-		c.log.InfoContext(ctx, "The codec server encodes again")
+	if was := c.failure.Swap(nil); was != nil {
+		c.log.InfoContext(ctx, "The codec server encodes again", "after_ms", time.Since(was.since).Milliseconds(), "error",
+			was, "remedy", was.Remedy())
 	}
 }
 
 // fails notes that the codec server cannot be used.
 func (c *Codec) fails(ctx context.Context, err error) *CodecError {
-	failure := &CodecError{c.endpoint, err}
+	failure := &CodecError{c.endpoint, err, time.Now()}
+	if was := c.failure.Load(); was != nil {
+		failure.since = was.since
+	}
 	if !errors.Is(ctx.Err(), context.Canceled) && c.failure.Swap(failure) == nil {
 		c.log.ErrorContext(ctx, "The codec server does not encode; nothing is sent to Temporal until it does", "error",
 			failure, "remedy", failure.Remedy())

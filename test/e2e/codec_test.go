@@ -155,7 +155,10 @@ func TestAnOutageOfTheCodecServerOnlyDelays(t *testing.T) {
 	}, "the replica says so")
 	require.Contains(t, problem(), "check that the codec server runs")
 	require.NotContains(t, problem(), "temporal:")
-	s.eventually(func() bool { return p.has("Temporal is unreachable; releasing watches to other replicas") },
+	s.eventually(func() bool {
+		return one[bool](s.stack, "select state::jsonb ? 'codec_away' from pgdispatch.replicas")
+	}, "status and the web view say so")
+	s.eventually(func() bool { return p.has("The codec server is unreachable; releasing watches to other replicas") },
 		"the outage outlasts its patience")
 	for _, execution := range waiting {
 		_, err := s.client.DescribeWorkflowExecution(t.Context(), temporal.WorkflowID(execution), "")

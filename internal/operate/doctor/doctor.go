@@ -113,6 +113,7 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 		checkList(ctx, "triggers", store.BadTriggers, checkTriggers),
 		checkList(ctx, "tables", store.BadTables, checkTables),
 		checkList(ctx, "replicas", store.KnownReplicas, checkReplicas),
+		checkList(ctx, "outage", store.Replicas, checkOutage),
 		checkList(ctx, "signals", func(ctx context.Context) ([]operate.Depth, error) {
 			depth, err := store.QueueDepth(ctx)
 			return []operate.Depth{depth}, err

@@ -46,14 +46,17 @@ func Concerns(o operate.Overview) []Concern {
 		}
 	}
 	d, replicas := o.Depth, len(o.Replicas)
-	refused, _ := refusals(o)
-	deaf, without := 0, 0
+	refused := refusals(o)
+	deaf, without, stale := 0, 0, 0
 	for _, r := range o.Replicas {
+		stale += truth(r.State.Stale)
 		without += truth(r.State.PausedNamespaces > 0 && !r.State.BreakerOpen)
 		deaf += truth(r.State.Listening != nil && !*r.State.Listening)
 	}
-	add(refused > 0 && refused < replicas, Warning, "see their logs, and `pgdispatch doctor`",
-		"Temporal accepts no workflows from %d of %d replicas: they pause starts and probe.", refused, replicas)
+	add(refused.replicas > 0 && refused.replicas < replicas, Warning, "see their logs, and `pgdispatch doctor`",
+		"%s: they pause starts and probe.", refused.words(fmt.Sprintf("%d of %d replicas", refused.replicas, replicas)))
+	add(stale > 0, Warning, "see its log; its items are taken over when its leases expire",
+		"%d of %d replicas have not been heard of for 12 s: their state is not known.", stale, replicas)
 	unanswered := unansweredConcern(d)
 	add(unanswered != "", Warning, "see the replicas' logs, and `pgdispatch doctor`", "%s", unanswered)
 	add(without > 0, Warning, "see the replicas' logs, and `pgdispatch doctor`",

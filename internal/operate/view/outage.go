@@ -34,23 +34,47 @@ func stops(o operate.Overview) []Concern {
 		}
 		concerns = append(concerns, zero)
 	}
-	if refused, since := refusals(o); refused > 0 && refused == len(o.Replicas) {
-		concerns = append(concerns, Concern{Severity: Critical, Since: since,
-			What:   "Temporal accepts no workflows from any replica: starts are paused, and the replicas probe.",
+	if r := refusals(o); r.replicas > 0 && r.replicas == len(o.Replicas) {
+		concerns = append(concerns, Concern{Severity: Critical, Since: r.since,
+			What:   r.words("any replica") + ": starts are paused, and the replicas probe.",
 			Remedy: "see their logs, and `pgdispatch doctor`"})
 	}
 	return concerns
 }
 
-// refusals returns from how many replicas Temporal accepts no workflows, and since when from the first of them.
-func refusals(o operate.Overview) (replicas int, since *time.Time) {
+// refusal is from how many replicas Temporal accepts no workflows, since when from the first of them, and why.
+type refusal struct {
+	replicas, codecs int // codecs of them lack the codec server
+	since            *time.Time
+	cause            string
+}
+
+func refusals(o operate.Overview) (found refusal) {
 	for _, r := range o.Replicas {
-		replicas += truth(r.State.BreakerOpen)
-		if at := r.State.BreakerSince; at != nil && (since == nil || at.Before(*since)) {
-			since = at
+		if !r.State.BreakerOpen {
+			continue
+		}
+		found.replicas, found.codecs = found.replicas+1, found.codecs+truth(r.State.CodecAway)
+		if at := r.State.BreakerSince; at != nil && (found.since == nil || at.Before(*found.since)) {
+			found.since = at
+		}
+		if r.State.BreakerCause != "" {
+			found.cause = r.State.BreakerCause
 		}
 	}
-	return replicas, since
+	return found
+}
+
+// words says what these replicas lack, and why.
+func (r refusal) words(from string) string {
+	text := "Temporal accepts no workflows from " + from
+	if r.codecs == r.replicas {
+		text = "The codec server does not answer " + from + ", so nothing is sent to Temporal"
+	}
+	if r.cause != "" {
+		text += " (" + Printable(r.cause) + ")"
+	}
+	return text
 }
 
 // Begun formats since when it is so, and who made it so, as a sentence. It is empty if neither is known.

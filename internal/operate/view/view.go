@@ -158,7 +158,12 @@ func LatencyWords(p operate.Latency) string {
 
 // Temporal describes whether Temporal accepts workflows from a replica.
 func Temporal(s operate.ReplicaState) string {
-	if s.BreakerOpen {
+	switch {
+	case s.Stale:
+		return "NOT HEARD OF"
+	case s.CodecAway:
+		return "CODEC AWAY, probing"
+	case s.BreakerOpen:
 		return "PAUSED, probing"
 	}
 	return "accepting"
