@@ -131,7 +131,7 @@ fmt: ## format the code
 
 .PHONY: golden
 golden: ## rewrite generated files: the lifecycle diagram, the tables of commands, settings, metrics and SQLSTATEs, and golden files
-	go test ./sql -run 'Golden|Diagram|Schema|SQLSTATEs|Role' -update
+	go test ./sql -run 'Golden|Diagram|Schema|SQLSTATEs|Role|Catalogue' -update
 	go test . ./cmd/pgdispatch -run Page -update
 	go test ./internal/config -run Page -update
 	go test ./internal/telemetry -run Reference -update

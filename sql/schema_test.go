@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/goldentest"
+	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -70,6 +71,21 @@ func TestSchemaIsWhatItsGoldenFileSays(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	goldentest.Require(t, "../testdata/schema.golden", strings.Join(all[string](f, catalogue), "\n")+"\n")
+}
+
+func TestTheCatalogueThatDoctorComparesIsThatOfTheSchema(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	rows, err := f.db.Query(t.Context(), sql.Text("doctor_catalogue"))
+	require.NoError(t, err)
+	objects, err := pgx.CollectRows(rows, pgx.RowToStructByName[sql.Object])
+	require.NoError(t, err)
+	lines := ""
+	for _, o := range objects {
+		require.Empty(t, o.Problem, o.Name)
+		lines += o.Kind + "\t" + o.Name + "\t" + o.Definition + "\n"
+	}
+	goldentest.Require(t, "schema/catalogue.golden", lines)
 }
 
 func TestDownAndUpAgainGivesTheSameSchema(t *testing.T) {

@@ -75,6 +75,18 @@ func (s *Store) BadTriggers(ctx context.Context) ([]Defect, error) {
 	return postgres.Read[Defect](ctx, s.DB, "read triggers", sql.Text("doctor_triggers"))
 }
 
+// SchemaDefect is a part of the schema that is missing or wrong.
+type SchemaDefect = sql.Object
+
+// BadObjects returns the parts of the schema that are missing or differ from what this version needs.
+func (s *Store) BadObjects(ctx context.Context) ([]SchemaDefect, error) {
+	found, err := postgres.Read[sql.Object](ctx, s.DB, "read the catalogue", sql.Text("doctor_catalogue"))
+	if err != nil {
+		return nil, err
+	}
+	return sql.Defects(found), nil
+}
+
 // BadTables returns the tables that have lost the storage settings that keep them small, or that have autovacuum off.
 func (s *Store) BadTables(ctx context.Context) ([]Defect, error) {
 	return postgres.Read[Defect](ctx, s.DB, "read settings of tables", sql.Text("doctor_tables"))

@@ -103,15 +103,18 @@ func openSite(ctx context.Context, c config.Config, log *slog.Logger) (*web.Site
 // temporalReady returns why Temporal starts no workflows for this replica and since when, or nil. If the codec server
 // is the reason, its own check says so.
 func (r *replica) temporalReady() error {
-	state := r.state()
-	switch why := r.temporalAway(); {
+	state, why := r.state(), r.temporalAway()
+	since := ""
+	if state.BreakerSince != nil {
+		since = ", since " + state.BreakerSince.Format(time.RFC3339)
+	}
+	switch {
 	case state.CodecAway:
 		return nil
-	case state.BreakerSince != nil:
-		return fmt.Errorf("workflows have not been accepted since %s; starts are paused and probed: %s",
-			state.BreakerSince.Format(time.RFC3339), state.BreakerCause)
 	case why != nil:
-		return why
+		return fmt.Errorf("%w%s", why, since)
+	case state.BreakerOpen:
+		return fmt.Errorf("workflows are not accepted; starts are paused and probed%s: %s", since, state.BreakerCause)
 	}
 	return nil
 }

@@ -39,13 +39,61 @@ func outdated(ctx context.Context, db querier) ([]sql.Function, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("read applied functions: %w", err)
 	}
+	broken, err := defects(ctx, db)
+	if err != nil {
+		return nil, err
+	}
 	var found []sql.Function
 	for _, f := range sql.Functions() {
-		if applied[f.Name] != f.SHA256() {
+		if applied[f.Name] != f.SHA256() || slices.ContainsFunc(broken, func(o sql.Object) bool { return restores(f, o) }) {
 			found = append(found, f)
 		}
 	}
 	return found, nil
+}
+
+// defects returns what is missing or wrong in a schema of the newest version.
+func defects(ctx context.Context, db querier) ([]sql.Object, error) {
+	rows, err := db.Query(ctx, sql.CatalogueText())
+	if err != nil {
+		return nil, fmt.Errorf("read the catalogue: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[sql.Object])
+	if err != nil {
+		return nil, fmt.Errorf("read the catalogue: %w", err)
+	}
+	return sql.Defects(found), nil
+}
+
+// restores reports whether a file creates an object.
+func restores(f sql.Function, o sql.Object) bool {
+	switch o.Kind {
+	case "function":
+		name, _, _ := strings.Cut(o.Name, "(")
+		return strings.Contains(f.Text, "create or replace function pgdispatch."+name+"(")
+	case "trigger":
+		return f.Name == sql.Triggers && !strings.HasSuffix(o.Name, ".refuse_truncate")
+	}
+	return false
+}
+
+// repairIndexes makes missing and invalid indexes anew.
+func repairIndexes(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
+	broken, err := defects(ctx, conn)
+	if err != nil {
+		return err
+	}
+	for _, o := range broken {
+		for _, statement := range o.Repair() {
+			if _, err := conn.Exec(ctx, statement); err != nil {
+				return fmt.Errorf("repair index %s: %w", o.Name, err)
+			}
+		}
+		if o.Repair() != nil {
+			report(Step{Name: o.Name, Direction: "replace"})
+		}
+	}
+	return nil
 }
 
 const (
@@ -87,7 +135,7 @@ func repeat(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
 	for _, f := range changed {
 		report(Step{Name: f.Name, Direction: "replace"})
 	}
-	return nil
+	return repairIndexes(ctx, conn, report)
 }
 
 // replaceFunctions applies the files and records them.

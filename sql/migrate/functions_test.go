@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
@@ -168,4 +169,39 @@ func TestANewerSchemaIsLeftToANewerBinary(t *testing.T) {
 	require.Equal(t, before, relations(t, conn))
 	require.Equal(t, "another",
 		read[string](t, conn, "select sha256 from pgdispatch.applied_functions where name = 'error_kind'"))
+}
+
+func TestMigrateUpRepairsIndexesTriggersAndFunctions(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, sqltest.EmptyURL(t))
+	require.NoError(t, migrate.Up(t.Context(), conn, nil))
+	defects := func() (all []string) {
+		rows, err := conn.Query(t.Context(), sql.Text("doctor_catalogue"))
+		require.NoError(t, err)
+		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[sql.Object])
+		require.NoError(t, err)
+		for _, o := range sql.Defects(found) {
+			all = append(all, o.Name+" "+o.Problem)
+		}
+		return all
+	}
+	require.Empty(t, defects())
+	execute(t, conn, `set search_path = pgdispatch`)
+	require.Empty(t, defects(), "in any search_path")
+	execute(t, conn, `reset search_path;
+		drop index pgdispatch.workflow_execution_queue_holders;
+		update pg_index set indisvalid = false where indexrelid = 'pgdispatch.limits_by_workspace'::regclass;
+		drop function pgdispatch.waiting_of;
+		create or replace function pgdispatch.error_kind(error text) returns text
+		language sql immutable as $$ select error $$;
+		alter table pgdispatch.limits disable trigger key_limits_added;
+		drop trigger item_gone on pgdispatch.workflow_execution_queue;
+		alter table pgdispatch.workspaces alter column plan drop default`)
+	require.ElementsMatch(t, []string{"workspaces.plan altered", "workflow_execution_queue_holders missing",
+		"limits_by_workspace invalid", "limits.key_limits_added disabled", "workflow_execution_queue.item_gone missing",
+		"error_kind(error text) altered",
+		"waiting_of(workspace uuid, at_most integer, OUT items bigint, OUT claimed bigint, " +
+			"OUT running bigint, OUT oldest_due timestamp with time zone) missing"}, defects())
+	require.NoError(t, migrate.Up(t.Context(), conn, nil))
+	require.Equal(t, []string{"workspaces.plan altered"}, defects())
 }

@@ -112,6 +112,39 @@ left join pg_trigger t on t.tgrelid = to_regclass('pgdispatch.' || x.relation) a
 where t.tgname is null or t.tgenabled not in ('O', 'A')
 order by name
 
+-- name: doctor_catalogue
+-- reads
+-- The schema's columns, constraints, indexes, triggers and functions, as sql/schema/catalogue.golden has them, and what
+-- keeps one from working. Without not-null constraints, which only newer servers list.
+with relation as (
+    select c.oid, c.relname, c.relkind from pg_class c
+    where c.relnamespace = to_regnamespace('pgdispatch') and c.relkind in ('r', 'v') and c.relname <> 'schema_migrations'
+), object (kind, name, definition, problem) as (
+    select 'column', r.relname || '.' || a.attname,
+           concat_ws(' ', format_type(a.atttypid, a.atttypmod), case when a.attnotnull then 'not null' end, pg_get_expr(d.adbin, d.adrelid)), ''
+    from relation r
+    join pg_attribute a on a.attrelid = r.oid and a.attnum > 0 and not a.attisdropped
+    left join pg_attrdef d on d.adrelid = r.oid and d.adnum = a.attnum
+    union all
+    select 'constraint', r.relname || '.' || quote_ident(k.conname), pg_get_constraintdef(k.oid),
+           case when not k.convalidated then 'not valid' else '' end
+    from relation r join pg_constraint k on k.conrelid = r.oid and k.contype <> 'n'
+    union all
+    select 'index', i.relname, pg_get_indexdef(x.indexrelid), case when not x.indisvalid then 'invalid' else '' end
+    from relation r join pg_index x on x.indrelid = r.oid join pg_class i on i.oid = x.indexrelid
+    union all
+    select 'trigger', r.relname || '.' || t.tgname, pg_get_triggerdef(t.oid),
+           case t.tgenabled when 'D' then 'disabled' when 'R' then 'fires only for replication' else '' end
+    from relation r join pg_trigger t on t.tgrelid = r.oid and not t.tgisinternal
+    union all
+    select 'function', format('%s(%s)', p.proname, pg_get_function_identity_arguments(p.oid)),
+           concat_ws(' ', pg_get_function_result(p.oid), p.provolatile::text, p.prosecdef::text, array_to_string(p.proconfig, ' '), md5(p.prosrc)), ''
+    from pg_proc p where p.pronamespace = to_regnamespace('pgdispatch')
+)
+select o.kind, o.name, regexp_replace(o.definition, '\s+', ' ', 'g') as definition, o.problem
+from object o
+order by o.kind collate "C", o.name collate "C"
+
 -- name: doctor_replicas
 -- reads
 -- Every known replica: how long ago it expired (negative: it lives), how many items it holds and executions it watches,

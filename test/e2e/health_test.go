@@ -33,7 +33,7 @@ func TestReadyzFollowsTheDatabaseTheListenerTemporalAndTheEnd(t *testing.T) {
 	readyz("ready\n")
 	proxy.down()
 	s.enqueue("PRO", "Echo", 1)
-	readyz("not ready\ntemporal: workflows have not been accepted since 2")
+	readyz("not ready\ntemporal: workflows are not accepted; starts are paused and probed")
 	require.InDelta(t, 1, sample(p.scrape(), "pgdispatch_breaker_open", ""), 0)
 	proxy.up()
 	s.eventually(func() bool { return s.count("status = 'COMPLETED'") == 1 }, "the replica continues")

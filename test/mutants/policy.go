@@ -4,8 +4,8 @@ package main
 var policy = []mutant{
 	{"outage opens the breaker", "an outage only delays claims for a second",
 		[]edit{{"dispatch.run.updateBreaker",
-			"if r.namespaces.trip(now, name, done.outcome) {",
-			"if r.retryAt = time.Now().Add(time.Second); true {"}},
+			"opened := r.namespaces.trip(now, name, done.outcome)",
+			"r.retryAt = time.Now().Add(time.Second); opened := true"}},
 		"./dispatch", "TestOutageIsProbedByOneItemAndBurnsNoAttempts"},
 	{"breaker pauses", "an open breaker lets every claim through",
 		[]edit{{"dispatch.breaker.allows", "case !b.open():", "case true:"}},

@@ -110,6 +110,7 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 	}
 	findings = append(findings,
 		checkRole(ctx, store),
+		checkList(ctx, "schema objects", store.BadObjects, checkObjects),
 		checkList(ctx, "triggers", store.BadTriggers, checkTriggers),
 		checkList(ctx, "tables", store.BadTables, checkTables),
 		checkList(ctx, "replicas", store.KnownReplicas, checkReplicas),

@@ -1,0 +1,57 @@
+package sql
+
+import "strings"
+
+// Object is a part of the schema as the server's catalogue describes it. Problem is what keeps it from working, or
+// empty.
+type Object struct{ Kind, Name, Definition, Problem string }
+
+// CatalogueText is the statement that reads all Objects.
+func CatalogueText() string { return Text("doctor_catalogue") }
+
+// Catalogue returns the objects of a schema that was migrated to the newest version, as `make golden` has read them.
+func Catalogue() []Object {
+	var all []Object
+	for line := range strings.Lines(read("schema/catalogue.golden")) {
+		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 3)
+		all = append(all, Object{Kind: parts[0], Name: parts[1], Definition: parts[2]})
+	}
+	return all
+}
+
+// Defects returns the objects of Catalogue that a database lacks or has otherwise, with what is wrong. found is what
+// CatalogueText has read from it. Others that the database has do no harm.
+func Defects(found []Object) []Object {
+	has := map[string]Object{}
+	for _, o := range found {
+		has[o.Kind+unqualified(o.Name)] = o
+	}
+	var defects []Object
+	for _, want := range Catalogue() {
+		o, exists := has[want.Kind+unqualified(want.Name)]
+		switch {
+		case !exists:
+			want.Problem = "missing"
+		case o.Problem != "":
+			want.Problem = o.Problem
+		case unqualified(o.Definition) != unqualified(want.Definition):
+			want.Problem = "altered"
+		default:
+			continue
+		}
+		defects = append(defects, want)
+	}
+	return defects
+}
+
+// unqualified removes the schema, which the server leaves out if it is in the search_path.
+func unqualified(text string) string { return strings.ReplaceAll(text, "pgdispatch.", "") }
+
+// Repair returns the statements that make a missing or invalid index anew while clients write. Nil for other defects.
+func (o Object) Repair() []string {
+	if o.Kind != "index" || o.Problem == "altered" || strings.HasSuffix(o.Name, "_pkey") {
+		return nil
+	}
+	return []string{"drop index concurrently if exists pgdispatch." + o.Name,
+		strings.Replace(o.Definition, "INDEX ", "INDEX CONCURRENTLY ", 1)}
+}
