@@ -41,7 +41,10 @@ type Item struct {
 	WorkflowDefinitionVersionID string
 
 	// Namespace is the Temporal namespace to start the workflow in, or to find it in if it was started before.
-	Namespace        string
+	Namespace string
+	// NamedID is the workflow ID that the item names. Empty if it names none.
+	NamedID          string          `db:"workflow_id"`
+	Policy           temporal.Policy `db:"workflow_id_policy"` // for NamedID; empty if there is none
 	WorkflowType     string
 	TaskQueue        string
 	Input            temporal.Input
@@ -88,8 +91,13 @@ const (
 	HolderLost   Problem = "holder lost three times, the last time with this item alone"
 )
 
-// WorkflowID returns the ID of the item's workflow in Temporal. It is the same for every attempt.
-func (i Item) WorkflowID() string { return temporal.WorkflowID(i.ExecutionID) }
+// Execution returns the identity of the item's workflow in Temporal. It is the same for every attempt.
+func (i Item) Execution() temporal.Execution {
+	return temporal.Execution{ID: i.ExecutionID, WorkflowID: i.NamedID, Namespace: i.Namespace}
+}
+
+// WorkflowID returns the ID of the item's workflow in Temporal.
+func (i Item) WorkflowID() string { return i.Execution().Workflow() }
 
 // Wanted is the input of a claim.
 type Wanted struct {
@@ -223,6 +231,11 @@ func (s *Store) Heartbeat(ctx context.Context, held []Held) ([]int64, error) {
 		}
 		return renewed, err
 	})
+}
+
+// Behind reports whether another item that names the same workflow ID is to be started before this claimed one.
+func (s *Store) Behind(ctx context.Context, itemID int64) (bool, error) {
+	return postgres.Value[bool](ctx, s.async(), "find earlier items of the workflow ID", sql.Text("behind"), itemID)
 }
 
 // ids runs a statement that returns the IDs of the items it updated.

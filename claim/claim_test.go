@@ -18,9 +18,9 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 	b.Execute("update pgdispatch.workflow_definitions " +
 		"set start_options = '{}', max_attempts = 7, execution_timeout = '1 month 2 days 3.5 seconds'")
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, priority,
-		traceparent, limit_key)
+		traceparent, limit_key, workflow_id)
 		select workspace_id, id, '{"n": 1e400, "ü": "\\"}', 3, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
-			'smtp'
+			'smtp', 'order-17'
 			from pgdispatch.workflow_definitions`)
 	// A failed first attempt that may have been sent leaves its marks.
 	batch, err := b.Claim(t.Context(), 1)
@@ -46,6 +46,8 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 		WorkflowDefinitionVersionID: sqltest.Scalar[string](b.Shop,
 			"select id::text from pgdispatch.workflow_definition_versions"),
 		Namespace:        "shop",
+		NamedID:          "order-17",
+		Policy:           "reject",
 		WorkflowType:     "Order",
 		TaskQueue:        "orders",
 		Input:            "envelope",
@@ -62,7 +64,7 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 	}
 	require.Equal(t, want, item)
 	require.Positive(t, item.UnansweredFor)
-	require.Equal(t, "execution-"+item.ExecutionID, item.WorkflowID())
+	require.Equal(t, "order-17", item.WorkflowID())
 	require.Positive(t, item.Waited)
 
 	// Fails if a field of Item is missing in the statement. The schedule sets Awaited, not the statement.

@@ -124,7 +124,7 @@ func (c *Callbacks) serve(w http.ResponseWriter, r *http.Request) (status int, r
 		}
 		return http.StatusUnauthorized, CallbackUnauthorized
 	}
-	execution.RunID = runOf(r.Header, execution.ID)
+	execution.RunID = runOf(r.Header, execution)
 	release := serve.Keep(ctx) // other clients cannot displace this connection: only Temporal has tokens
 	ended, err := c.end(ctx, execution)
 	release()
@@ -172,13 +172,13 @@ func (c *Callbacks) end(ctx context.Context, execution temporal.Execution) (ende
 var runInLink = regexp.MustCompile(`/workflows/([^/]+)/([^/?>]+)/history`)
 
 // runOf returns the ID of the closed run, or "" if the request does not name it.
-func runOf(header http.Header, executionID string) string {
+func runOf(header http.Header, execution temporal.Execution) string {
 	for _, link := range header.Values("Nexus-Link") {
 		found := runInLink.FindStringSubmatch(link)
 		if found == nil {
 			continue
 		}
-		if workflowID, err := url.PathUnescape(found[1]); err == nil && workflowID == temporal.WorkflowID(executionID) {
+		if workflowID, err := url.PathUnescape(found[1]); err == nil && workflowID == execution.Workflow() {
 			return found[2]
 		}
 	}

@@ -17,14 +17,14 @@ type Ledger interface {
 	CloseTurns(ctx context.Context, often, wide time.Duration) ([]Turn, error)
 	CloseDone(ctx context.Context, namespace string, newest time.Time, wide bool) error
 	OpenAmong(ctx context.Context, executionIDs []string) ([]temporal.Execution, error)
+	OpenUnder(ctx context.Context, namespace string, workflowIDs []string) ([]temporal.Execution, error)
 	Silent(ctx context.Context, atMost int, after time.Duration) ([]temporal.Execution, error)
 }
 
 // Temporal is what Reconciler asks about executions. temporal.Client implements it.
 type Temporal interface {
-	// Closed lists the workflows of a namespace that closed at or after since, page by page. The latest ones may be
-	// missing.
-	Closed(ctx context.Context, kind temporal.Kind, namespace string, since time.Time, page []byte) (temporal.Page, error)
+	// Closed lists a range of closed executions, page by page. The latest ones may be missing.
+	Closed(ctx context.Context, of temporal.Range, page []byte) (temporal.Page, error)
 	// Look reports whether an execution has ended, and how. It does not wait for the end.
 	Look(ctx context.Context, execution temporal.Execution) (end temporal.End, ended bool, err error)
 	Ender
@@ -160,27 +160,26 @@ func (r *Reconciler) turn(ctx context.Context) error {
 
 func (r *Reconciler) list(ctx context.Context, turn Turn) (newest time.Time, err error) {
 	for token := []byte(nil); ; {
-		page, err := r.Temporal.Closed(ctx, temporal.Workflow, turn.Namespace, turn.Since, token)
+		page, err := r.Temporal.Closed(ctx,
+			temporal.Range{Kind: temporal.Workflow, Namespace: turn.Namespace, Since: turn.Since, All: turn.All}, token)
 		if err != nil {
 			return newest, err
 		}
 		if page.Newest.After(newest) {
 			newest = page.Newest
 		}
-		if len(page.ExecutionIDs) > 0 {
-			open, err := r.Store.OpenAmong(ctx, page.ExecutionIDs)
-			if err != nil {
-				return newest, err
+		open, err := r.openOf(ctx, turn.Namespace, page)
+		if err != nil {
+			return newest, err
+		}
+		if err := r.askAbout(ctx, open, func(ctx context.Context, execution temporal.Execution) (temporal.End, bool, error) {
+			if run := page.Runs[execution.ID]; run != "" {
+				execution.RunID = run
+				return r.Temporal.Ended(ctx, execution)
 			}
-			if err := r.askAbout(ctx, open, func(ctx context.Context, execution temporal.Execution) (temporal.End, bool, error) {
-				if run := page.Runs[execution.ID]; run != "" {
-					execution.RunID = run
-					return r.Temporal.Ended(ctx, execution)
-				}
-				return r.Temporal.Look(ctx, execution)
-			}); err != nil {
-				return newest, err
-			}
+			return r.Temporal.Look(ctx, execution)
+		}); err != nil {
+			return newest, err
 		}
 		if token = page.Next; len(token) == 0 {
 			return newest, nil
@@ -191,6 +190,24 @@ func (r *Reconciler) list(ctx context.Context, turn Turn) (newest time.Time, err
 		case <-time.After(pagePause):
 		}
 	}
+}
+
+// openOf returns the open executions that a page may be about.
+func (r *Reconciler) openOf(ctx context.Context, namespace string,
+	page temporal.Page) (open []temporal.Execution, err error) {
+	if len(page.ExecutionIDs) > 0 {
+		if open, err = r.Store.OpenAmong(ctx, page.ExecutionIDs); err != nil {
+			return nil, err
+		}
+	}
+	if len(page.WorkflowIDs) > 0 {
+		under, err := r.Store.OpenUnder(ctx, namespace, page.WorkflowIDs)
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, under...)
+	}
+	return open, nil
 }
 
 // askAbout asks about executions concurrently and records their ends. It returns an error only if ctx is cancelled or

@@ -38,6 +38,8 @@ type ledger struct {
 	done     []bool // for each ended turn, whether it was wide
 	newest   time.Time
 	looked   []string
+	under    []temporal.Execution // open ones whose items name workflow IDs
+	all      []bool               // of the lists
 	finished []string
 	freed    int
 }
@@ -64,6 +66,15 @@ func (l *ledger) OpenAmong(_ context.Context, ids []string) ([]temporal.Executio
 	return open, nil
 }
 
+func (l *ledger) OpenUnder(_ context.Context, _ string, workflowIDs []string) (open []temporal.Execution, err error) {
+	for _, e := range l.under {
+		if slices.Contains(workflowIDs, e.WorkflowID) {
+			open = append(open, e)
+		}
+	}
+	return open, nil
+}
+
 func (l *ledger) Silent(context.Context, int, time.Duration) ([]temporal.Execution, error) {
 	var silent []temporal.Execution
 	for _, id := range l.silent {
@@ -81,12 +92,11 @@ func (l *ledger) Finish(_ context.Context, id, outcome, _, _ string) (bool, erro
 	return true, nil
 }
 
-func (l *ledger) Closed(_ context.Context, _ temporal.Kind, namespace string, _ time.Time,
-	token []byte) (temporal.Page, error) {
-	if l.away != "" && namespace == l.away {
-		return temporal.Page{}, errors.New("Namespace " + namespace + " is not found.")
+func (l *ledger) Closed(_ context.Context, of temporal.Range, token []byte) (temporal.Page, error) {
+	if l.away != "" && of.Namespace == l.away {
+		return temporal.Page{}, errors.New("Namespace " + of.Namespace + " is not found.")
 	}
-	l.listed = append(l.listed, time.Since(l.began))
+	l.listed, l.all = append(l.listed, time.Since(l.began)), append(l.all, of.All)
 	if l.fails != nil {
 		return temporal.Page{}, l.fails
 	}

@@ -88,16 +88,17 @@ func (s *Postgres) GiveUpWatches(ctx context.Context, executionIDs []string) err
 func (s *Postgres) SwapWatches(ctx context.Context,
 	atMost int) (taken []temporal.Execution, dropped []string, err error) {
 	type swapped struct {
-		ID        string
-		RunID     *string
-		Namespace string
+		ID, WorkflowID string
+		RunID          *string
+		Namespace      string
 	}
 	both, err := postgres.Read[swapped](ctx, s.DB, "swap watches", sql.Text("swap_watches"), s.Owner, atMost)
 	for _, e := range both {
 		if e.RunID == nil {
 			dropped = append(dropped, e.ID)
 		} else {
-			taken = append(taken, temporal.Execution{ID: e.ID, RunID: *e.RunID, Namespace: e.Namespace})
+			taken = append(taken,
+				temporal.Execution{ID: e.ID, WorkflowID: e.WorkflowID, RunID: *e.RunID, Namespace: e.Namespace})
 		}
 	}
 	return taken, dropped, err
@@ -107,6 +108,7 @@ func (s *Postgres) SwapWatches(ctx context.Context,
 type Turn struct {
 	Namespace string
 	Wide      bool      // list further back, for workflows that became visible too late for the previous lists
+	All       bool      // list all workflows: an unwatched execution's workflow ID does not have our format
 	Since     time.Time // the close time to list from, by Temporal's clock
 }
 
@@ -129,6 +131,25 @@ func (s *Postgres) CloseDone(ctx context.Context, namespace string, newest time.
 // OpenAmong returns those of the given executions that are recorded as RUNNING.
 func (s *Postgres) OpenAmong(ctx context.Context, executionIDs []string) ([]temporal.Execution, error) {
 	return postgres.Read[temporal.Execution](ctx, s.DB, "read open executions", sql.Text("open_among"), executionIDs)
+}
+
+// OpenUnder returns the executions that are recorded as RUNNING under workflow IDs that their items name, in a
+// namespace.
+func (s *Postgres) OpenUnder(ctx context.Context, namespace string,
+	workflowIDs []string) ([]temporal.Execution, error) {
+	return postgres.Read[temporal.Execution](ctx, s.DB, "read open executions", sql.Text("open_under"), workflowIDs,
+		namespace)
+}
+
+// Running returns the runs that executions follow under a workflow ID that their items name, by execution ID. It is for
+// workers that report ends: see package finish.
+func (s *Postgres) Running(ctx context.Context, namespace, workflowID string) (map[string]string, error) {
+	open, err := s.OpenUnder(ctx, namespace, []string{workflowID})
+	runs := make(map[string]string, len(open))
+	for _, e := range open {
+		runs[e.ID] = e.RunID
+	}
+	return runs, err
 }
 
 // Silent returns up to atMost open executions that no live replica watches and that were started or last asked about

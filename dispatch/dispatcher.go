@@ -28,6 +28,8 @@ type Store interface {
 	SettleAndClaim(ctx context.Context, started []claim.Settlement, wanted claim.Wanted) (claim.Batch, []int64, error)
 	Heartbeat(ctx context.Context, held []claim.Held) ([]int64, error)
 	Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error)
+	// Behind reports whether another item of the same workflow ID is to be started before this one.
+	Behind(ctx context.Context, itemID int64) (bool, error)
 }
 
 // Starter starts workflows in an engine. Outcomes say what errors mean.

@@ -102,6 +102,8 @@ func (f *troubled) sweep(ctx context.Context) {
 	}
 }
 
+func (f *troubled) Behind(context.Context, int64) (bool, error) { return false, nil }
+
 func (f *troubled) SettleAndClaim(ctx context.Context, started []claim.Settlement,
 	wanted claim.Wanted) (claim.Batch, []int64, error) {
 	met := f.meets("claim")

@@ -34,6 +34,7 @@ type desk struct {
 	onSettle    func(verb claim.Verb, batch []claim.Settlement) ([]int64, error)
 	onStart     func(ctx context.Context, item claim.Item) (string, error)
 	onFind      func(ctx context.Context, item claim.Item) (string, bool, error)
+	onBehind    func(itemID int64) (bool, error)
 
 	mu       sync.Mutex
 	enqueued int64 // the ID of the newest item
@@ -263,6 +264,10 @@ func (f fakeStore) Heartbeat(_ context.Context, held []claim.Held) ([]int64, err
 		return f.onHeartbeat(held)
 	}
 	return ids, nil
+}
+
+func (f fakeStore) Behind(_ context.Context, itemID int64) (bool, error) {
+	return f.onBehind(itemID)
 }
 
 func (f fakeStore) Settle(_ context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error) {

@@ -118,6 +118,15 @@ func (r *run) attempt(ctx context.Context, item *claim.Item) (runID string, outc
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, startTimeoutError(timeout))
 	defer cancel()
+	if item.NamedID != "" {
+		behind, err := r.Store.Behind(ctx, item.ID)
+		switch {
+		case err != nil:
+			return "", engine.NotSent, false, err
+		case behind:
+			return "", engine.Behind, false, nil
+		}
+	}
 	runID, outcome, err = r.start(ctx, *item)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
@@ -200,6 +209,9 @@ func (r *run) find(ctx context.Context, item *claim.Item) (runID string, found e
 	return r.Starter.Find(ctx, *item)
 }
 
+// behindDelay is how long an item waits for another one that is to be started before it.
+const behindDelay = 200 * time.Millisecond
+
 // settlement returns how a dispatch with this outcome ends its claim.
 func (r *run) settlement(item claim.Item, outcome engine.Outcome, runID string, err error) claim.Settlement {
 	settlement := claim.Settlement{ID: item.ID, Token: item.Token}
@@ -219,6 +231,8 @@ func (r *run) settlement(item claim.Item, outcome engine.Outcome, runID string, 
 		settlement.Verb, settlement.Unanswered, settlement.Delay = claim.Release, true, retryDelay(1)
 	case engine.Permanent, engine.Forgotten:
 		settlement.Verb = claim.Fail
+	case engine.Behind:
+		settlement.Verb, settlement.Delay = claim.Release, behindDelay
 	case engine.NotSent, engine.Blocked, engine.Unreached:
 		settlement.Verb = claim.Release
 	case engine.Throttled, engine.Unanswered:

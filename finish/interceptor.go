@@ -27,6 +27,8 @@ import (
 // Store records ends. Use a *complete.Postgres on a pool of the worker's own.
 type Store interface {
 	Finish(ctx context.Context, executionID, outcome, reason, result string) (first bool, err error)
+	// Running returns the runs that executions follow under a workflow ID that their items name, by execution ID.
+	Running(ctx context.Context, namespace, workflowID string) (map[string]string, error)
 }
 
 const (
@@ -57,7 +59,8 @@ type Reporter struct {
 
 // end is the end of a workflow whose close command Temporal has accepted.
 type end struct {
-	executionID string
+	workflowID  string
+	executionID string // that the workflow ID names; empty if it has another format
 	how
 	conn      *grpc.ClientConn
 	namespace string
@@ -96,21 +99,45 @@ func (r *Reporter) say(ctx context.Context, e end) {
 	bounded, cancel := context.WithTimeoutCause(ctx, sayTimeout,
 		fmt.Errorf("report of the end timed out after %s", sayTimeout))
 	defer cancel()
-	over, err := isOver(bounded, e)
-	if err == nil && over {
-		_, err = r.Store.Finish(bounded, e.executionID, e.outcome, e.reason, e.result)
-	}
+	err := r.report(bounded, e)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
 	if r.Log != nil {
-		r.Log.WarnContext(ctx, "Cannot report the end of an execution; pgdispatch will detect it", "execution_id",
-			e.executionID, "error", err)
+		r.Log.WarnContext(ctx, "Cannot report the end of an execution; pgdispatch will detect it", "workflow_id",
+			e.workflowID, "error", err)
 	}
 	select {
 	case <-ctx.Done():
 	case <-time.After(failurePause):
 	}
+}
+
+// report records an end for all executions that have ended with it.
+func (r *Reporter) report(ctx context.Context, e end) error {
+	if e.executionID != "" {
+		over, err := isOver(ctx, e)
+		if err == nil && over {
+			_, err = r.Store.Finish(ctx, e.executionID, e.outcome, e.reason, e.result)
+		}
+		return err
+	}
+	runs, err := r.Store.Running(ctx, e.namespace, e.workflowID)
+	if err != nil {
+		return err
+	}
+	asked := &temporal.Client{Service: workflowservice.NewWorkflowServiceClient(e.conn), Namespace: e.namespace}
+	for id, run := range runs {
+		// The workflow ID may have been reused since.
+		found, over, err := asked.Ended(ctx, temporal.Execution{ID: id, WorkflowID: e.workflowID, RunID: run})
+		if err == nil && over && found.Outcome == e.outcome {
+			_, err = r.Store.Finish(ctx, id, e.outcome, e.reason, e.result)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // isOver reports whether the workflow has ended. A failed workflow may continue in another run if it has a retry
@@ -122,7 +149,7 @@ func isOver(ctx context.Context, e end) (bool, error) {
 	response, err := workflowservice.NewWorkflowServiceClient(e.conn).DescribeWorkflowExecution(ctx,
 		&workflowservice.DescribeWorkflowExecutionRequest{
 			Namespace: e.namespace,
-			Execution: &commonpb.WorkflowExecution{WorkflowId: temporal.WorkflowID(e.executionID)},
+			Execution: &commonpb.WorkflowExecution{WorkflowId: e.workflowID},
 		})
 	if err != nil {
 		return false, fmt.Errorf("describe workflow: %w", err)
@@ -147,16 +174,19 @@ func (r *Reporter) Intercept(ctx context.Context, method string, request, answer
 	return err
 }
 
-// ended finds the command that closes one of our workflows. Continue-as-new closes only a run.
+// ended finds the command that closes a workflow. Continue-as-new closes only a run.
 func (r *Reporter) ended(request *workflowservice.RespondWorkflowTaskCompletedRequest) (end, bool) {
 	workflowID, isWorkflow := strings.CutPrefix(request.GetResourceId(), "workflow:")
-	id, ours := temporal.ExecutionID(workflowID)
-	if !isWorkflow || !ours {
+	if !isWorkflow {
 		return end{}, false
+	}
+	id, named := temporal.ExecutionID(workflowID)
+	if !named {
+		id = ""
 	}
 	for _, command := range request.GetCommands() {
 		if how := r.closes(command); how.outcome != "" {
-			return end{executionID: id, how: how, namespace: request.GetNamespace()}, true
+			return end{workflowID: workflowID, executionID: id, how: how, namespace: request.GetNamespace()}, true
 		}
 	}
 	return end{}, false

@@ -20,6 +20,7 @@ const execution = "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"
 
 // ear is a store that records reports.
 type ear struct {
+	runs  map[string]string // of executions that follow the workflow order-1
 	mu    sync.Mutex
 	heard []string
 	fails error
@@ -30,6 +31,13 @@ func (e *ear) Finish(ctx context.Context, executionID, outcome, _, _ string) (bo
 	defer e.mu.Unlock()
 	e.heard = append(e.heard, executionID+"="+outcome)
 	return e.fails == nil, e.fails
+}
+
+func (e *ear) Running(_ context.Context, _, workflowID string) (map[string]string, error) {
+	if workflowID != "order-1" {
+		return nil, e.fails
+	}
+	return e.runs, e.fails
 }
 
 func (e *ear) all() []string {

@@ -221,7 +221,7 @@ func (s *Signaler) collect(ctx context.Context, one sent) {
 
 // judge decides what a try's error means.
 func (s *Signaler) judge(ctx context.Context, one sent, settle *SettledSignal) {
-	id, name := one.signal.ExecutionID, one.signal.Name
+	id, name := one.signal.Execution.ID, one.signal.Name
 	switch {
 	case one.err == nil && one.continues != "":
 	case one.err == nil:

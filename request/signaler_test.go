@@ -79,7 +79,7 @@ func (d *signalDesk) set(change func()) {
 func signals(n int) []Signal {
 	all := make([]Signal, n)
 	for i := range all {
-		all[i] = Signal{ID: int64(i), Try: 1, Signal: temporal.Signal{ExecutionID: fmt.Sprint("e", i)}}
+		all[i] = Signal{ID: int64(i), Try: 1, Signal: temporal.Signal{Execution: temporal.Execution{ID: fmt.Sprint("e", i)}}}
 	}
 	return all
 }
@@ -145,7 +145,7 @@ func TestASlowSignalDelaysNoOther(t *testing.T) {
 	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logtest.Book, _ func()) {
 		d.due = signals(100)
 		d.answer = func(_ context.Context, signal temporal.Signal) (string, error) {
-			if signal.ExecutionID == "e0" {
+			if signal.Execution.ID == "e0" {
 				time.Sleep(temporal.SignalTimeout)
 			}
 			return "", nil
@@ -160,7 +160,7 @@ func TestAWorkflowThatIsBusyHoldsUpNoOther(t *testing.T) {
 	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logtest.Book, _ func()) {
 		d.due = signals(1)
 		d.answer = func(_ context.Context, signal temporal.Signal) (string, error) {
-			if signal.ExecutionID == "e0" {
+			if signal.Execution.ID == "e0" {
 				return "", fmt.Errorf("%w: %w", temporal.ErrAway,
 					&serviceerror.ResourceExhausted{Cause: enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW})
 			}
@@ -193,7 +193,7 @@ func TestWhatATryCameToIsSettledAndLogged(t *testing.T) {
 	signalling(t, func(d *signalDesk, s *Signaler, saw map[string]int, log *logtest.Book, _ func()) {
 		d.due = signals(5)
 		d.answer = func(_ context.Context, signal temporal.Signal) (string, error) {
-			switch signal.ExecutionID {
+			switch signal.Execution.ID {
 			case "e0":
 				return "run-2", nil
 			case "e1":

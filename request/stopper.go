@@ -75,10 +75,10 @@ func (s *Stopper) carryOut(ctx context.Context) (open bool, err error) {
 			return open, nil
 		case err != nil:
 			problem = err.Error()
-			s.complain(ctx, err, "execution_id", stop.ExecutionID)
+			s.complain(ctx, err, "execution_id", stop.ID)
 		default:
 			s.complaint.Over()
-			s.Log.InfoContext(ctx, "Asked Temporal to stop an execution", "execution_id", stop.ExecutionID, "how", stop.How,
+			s.Log.InfoContext(ctx, "Asked Temporal to stop an execution", "execution_id", stop.ID, "how", stop.How,
 				"requested_by", postgres.Clean(stop.RequestedBy))
 		}
 		if err := s.Store.StopDone(ctx, stop, problem); err != nil {

@@ -37,7 +37,7 @@ func (d *stopDesk) TakeStops(context.Context, int) ([]temporal.Stop, bool, error
 func (d *stopDesk) StopDone(_ context.Context, stop temporal.Stop, problem string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.settled = append(d.settled, stop.ExecutionID+"="+problem)
+	d.settled = append(d.settled, stop.ID+"="+problem)
 	if problem == "" {
 		d.open = nil
 	}
@@ -47,7 +47,7 @@ func (d *stopDesk) StopDone(_ context.Context, stop temporal.Stop, problem strin
 func (d *stopDesk) Stop(_ context.Context, stop temporal.Stop) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.asked = append(d.asked, stop.How+" "+stop.ExecutionID)
+	d.asked = append(d.asked, stop.How+" "+stop.ID)
 	if d.panicked {
 		panic("boom")
 	}
@@ -83,7 +83,7 @@ func TestARequestIsCarriedOutAtOnceAndOnce(t *testing.T) {
 		require.Equal(t, 1, d.takes, "requests made while no replica ran")
 		pass(time.Hour)
 		require.Equal(t, 1, d.takes, "no polling without open requests")
-		d.open = []temporal.Stop{{ExecutionID: "e1", How: "CANCEL", RequestedBy: "ann"}}
+		d.open = []temporal.Stop{{Execution: temporal.Execution{ID: "e1"}, How: "CANCEL", RequestedBy: "ann"}}
 		wake()
 		require.Equal(t, []string{"CANCEL e1"}, d.asked)
 		require.Equal(t, []string{"e1="}, d.settled)
@@ -97,7 +97,7 @@ func TestARequestIsCarriedOutAtOnceAndOnce(t *testing.T) {
 
 func TestARequestIsRepeatedUntilTemporalHasTakenIt(t *testing.T) {
 	stopping(t, func(d *stopDesk, wake func(), log *logtest.Book) {
-		d.open = []temporal.Stop{{ExecutionID: "e1", How: "TERMINATE"}}
+		d.open = []temporal.Stop{{Execution: temporal.Execution{ID: "e1"}, How: "TERMINATE"}}
 		d.panicked = true
 		wake()
 		d.answers(errors.New("connection refused"))

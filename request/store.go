@@ -51,6 +51,14 @@ type TakenSignals struct {
 	Waits   bool           // whether signals wait for their workflow's start or for an earlier signal
 }
 
+// execution is what a row says of an execution. All fields are nil if the row is about none.
+type execution struct{ ExecutionID, WorkflowID, RunID, Namespace *string }
+
+func (e execution) temporal() temporal.Execution {
+	return temporal.Execution{ID: postgres.OrZero(e.ExecutionID), WorkflowID: postgres.OrZero(e.WorkflowID),
+		RunID: postgres.OrZero(e.RunID), Namespace: postgres.OrZero(e.Namespace)}
+}
+
 // TakeSignals settles tries and returns up to atMost signals that this replica must send now, at most one of each
 // execution. started are executions that this replica has started, for which signals may wait.
 func (s *Postgres) TakeSignals(ctx context.Context, settled []SettledSignal, started []string,
@@ -66,13 +74,14 @@ func (s *Postgres) TakeSignals(ctx context.Context, settled []SettledSignal, sta
 		problems[n], runs[n] = postgres.OrNull(postgres.Clean(one.Error)), postgres.OrNull(one.RunID)
 	}
 	type row struct {
-		ID                                             *int64
-		Tries, Signals                                 *int
-		RequestID, ExecutionID, Namespace, RunID, Name *string
-		Payload                                        []byte
-		Waited, NextIn                                 *time.Duration
-		GivenUp                                        *string
-		Waits, Unanswered                              *bool
+		execution
+		ID                      *int64
+		Tries, Signals          *int
+		RequestID, SendTo, Name *string
+		Payload                 []byte
+		Waited, NextIn          *time.Duration
+		GivenUp                 *string
+		Waits, Unanswered       *bool
 	}
 	rows, err := postgres.Read[row](ctx, s.DB, "take signals", sql.Text("signal_take"), ids, tries, outcomes, problems,
 		runs, postgres.OrEmpty(started), atMost)
@@ -81,9 +90,8 @@ func (s *Postgres) TakeSignals(ctx context.Context, settled []SettledSignal, sta
 		case r.ID != nil:
 			taken.Now = append(taken.Now, Signal{
 				Signal: temporal.Signal{
-					ExecutionID: postgres.OrZero(r.ExecutionID), Namespace: postgres.OrZero(r.Namespace),
-					RunID: postgres.OrZero(r.RunID), RequestID: postgres.OrZero(r.RequestID), Name: postgres.OrZero(r.Name),
-					Payload: r.Payload, Unanswered: postgres.OrZero(r.Unanswered),
+					Execution: r.temporal(), To: postgres.OrZero(r.SendTo), RequestID: postgres.OrZero(r.RequestID),
+					Name: postgres.OrZero(r.Name), Payload: r.Payload, Unanswered: postgres.OrZero(r.Unanswered),
 				},
 				ID: *r.ID, Try: postgres.OrZero(r.Tries), Waited: postgres.OrZero(r.Waited)})
 		case r.GivenUp != nil:
@@ -100,15 +108,16 @@ func (s *Postgres) TakeSignals(ctx context.Context, settled []SettledSignal, sta
 // open. Taking a request postpones its next try, so that other replicas do not take it in the meantime.
 func (s *Postgres) TakeStops(ctx context.Context, atMost int) (stops []temporal.Stop, open bool, err error) {
 	type row struct {
-		Open                                             bool
-		ExecutionID, Namespace, How, Reason, RequestedBy *string
+		execution
+		Open                     bool
+		How, Reason, RequestedBy *string
 	}
 	taken, err := postgres.Read[row](ctx, s.DB, "take stop requests", sql.Text("stop_take"), atMost)
 	for _, r := range taken {
 		open = r.Open
 		if r.ExecutionID != nil {
-			stops = append(stops, temporal.Stop{ExecutionID: *r.ExecutionID, Namespace: postgres.OrZero(r.Namespace),
-				How: postgres.OrZero(r.How), Reason: postgres.OrZero(r.Reason), RequestedBy: postgres.OrZero(r.RequestedBy)})
+			stops = append(stops, temporal.Stop{Execution: r.temporal(), How: postgres.OrZero(r.How),
+				Reason: postgres.OrZero(r.Reason), RequestedBy: postgres.OrZero(r.RequestedBy)})
 		}
 	}
 	return stops, open, err
@@ -117,6 +126,6 @@ func (s *Postgres) TakeStops(ctx context.Context, atMost int) (stops []temporal.
 // StopDone records Temporal's response to a request. An empty problem means that Temporal accepted it; otherwise the
 // request stays open and is retried.
 func (s *Postgres) StopDone(ctx context.Context, stop temporal.Stop, problem string) error {
-	return postgres.Exec(ctx, s.DB, "settle stop request", sql.Text("stop_done"), stop.ExecutionID, stop.How,
+	return postgres.Exec(ctx, s.DB, "settle stop request", sql.Text("stop_done"), stop.ID, stop.How,
 		postgres.OrNull(postgres.Clean(problem)))
 }

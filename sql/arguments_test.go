@@ -114,7 +114,7 @@ func ownOfOperators(verb string, id int64, execution string) [][]any {
 	case "item_cancel", "item_retry", "dead_replay_all", "dead_discard":
 		return [][]any{{ids, "me", nil}}
 	case "item_enqueue":
-		return [][]any{{nobody, nobody, "{}", 0, nil, nil, nil, "me", nil, nil, nil}}
+		return [][]any{{nobody, nobody, "{}", 0, nil, nil, nil, "me", nil, nil, nil, nil}}
 	case "items_enqueue", "items_enqueue_keyed":
 		return [][]any{{`[{"workspace_id": "` + nobody + `", "definition_id": "` + nobody + `", "params": {}, "key": "k"}]`,
 			"me"}}
@@ -124,12 +124,14 @@ func ownOfOperators(verb string, id int64, execution string) [][]any {
 		return [][]any{{execution, "CANCEL", "enough", "me", nil}, {execution, "TERMINATE", "enough", "me", nil}}
 	case "signal_send":
 		return [][]any{{execution, "go", nil, "me", nil}}
+	case "signal_send_to":
+		return [][]any{{nobody, "order-1", "go", nil, "me"}}
 	case "dead_replay":
 		return [][]any{{execution, "me", nil}}
 	case "limit_set":
 		return [][]any{{nil, "k", true, 1, true, []int{1}, []time.Duration{time.Second}, "me", "limits set", nil}}
 	case "definition_create":
-		return [][]any{{nobody, "report", "Report", "reports", nil, nil, nil, `{"nodes": []}`, "me", nil, nil, nil}}
+		return [][]any{{nobody, "report", "Report", "reports", nil, nil, nil, `{"nodes": []}`, "me", nil, nil, nil, nil}}
 	case "definition_version":
 		return [][]any{{nobody, `{"nodes": []}`, "me"}}
 	case "workspace_create":

@@ -23,7 +23,8 @@ func (f fixture) isolated(workspaces ...string) fixture {
 }
 
 // trespasses are calls of the functions that an enqueuer calls with the owner's rights, for an item that waits and has
-// the key a: the answer to its own workspace's login, and that to others, a result or SQLSTATE.
+// the key a and names the workflow order-1: the answer to its own workspace's login, and that to others, a result or
+// SQLSTATE.
 var trespasses = map[string]struct{ call, own, other string }{
 	"cancel": {"cancel('{execution}')", "true", "false"},
 	"keyed_item": {"keyed_item('{workspace}', '{definition}', 'a', '{}', 0, null, null, null, null) > 0", "true",
@@ -32,6 +33,7 @@ var trespasses = map[string]struct{ call, own, other string }{
 	"own_workspaces":   {"own_workspaces() @> array['{workspace}'::uuid]", "true", "false"},
 	"replace_waiting":  {"replace_waiting('{execution}', '{}', 1, null, null, null, null, null, null)", "true", "false"},
 	"signal":           {"signal('{execution}', 'go') > 0", "true", "PGD23"},
+	"signal_workflow":  {"signal_workflow('{workspace}', 'order-1', 'go') > 0", "true", "PGD44"},
 	"take_key":         {"take_key('{execution}', 'b', null, false)", "false", "false"},
 	// for its transaction's own item only
 }
@@ -43,7 +45,8 @@ func TestALoginReachesOnlyItsWorkspacesWhateverItSets(t *testing.T) {
 	f := open(t)
 	mine, other := f.tenant("PRO"), f.tenant("PRO")
 	f.exec("update pgdispatch.workspaces set name = id::text")
-	ours, theirs := f.enqueue(mine, 1, "key => 'a'"), f.enqueue(other, 1, "key => 'a'")
+	const given = "key => 'a', workflow_id => 'order-1'"
+	ours, theirs := f.enqueue(mine, 1, given), f.enqueue(other, 1, given)
 	app := f.isolated(mine.workspace)
 	functions := all[string](f, `select p.proname::text from pg_proc p where p.pronamespace = 'pgdispatch'::regnamespace
 		and p.prosecdef and has_function_privilege('pgdispatch_enqueuer', p.oid, 'EXECUTE') order by 1`)

@@ -35,7 +35,7 @@ func TestAGivenUpSignalIsSentAgainAsTheLastOfItsExecution(t *testing.T) {
 	require.Equal(t, []string{"refused"}, names(last))
 	require.Equal(t, again, last.Now[0].ID)
 	require.Equal(t, refused.RequestID, last.Now[0].RequestID, "Temporal drops it if the first try did arrive")
-	require.Equal(t, refused.RunID, last.Now[0].RunID)
+	require.Equal(t, refused.RunID, last.Now[0].To)
 	require.Equal(t, `{"n": 1}`, string(last.Now[0].Payload))
 
 	require.Equal(t, "PGD43", f.refused("select pgdispatch.resend_signal($1)", refused.ID).Code, "it was sent again")

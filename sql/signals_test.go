@@ -70,8 +70,8 @@ func TestSignalsOfAnExecutionAreGivenOutInOrderOneAtATime(t *testing.T) {
 	f.signal(first, "d")
 	taken := f.takeSignals()
 	require.Equal(t, []string{"a", "c"}, names(taken))
-	require.Equal(t, f.execution(first), taken.Now[0].ExecutionID)
-	require.Equal(t, "run", taken.Now[0].RunID)
+	require.Equal(t, f.execution(first), taken.Now[0].Execution.ID)
+	require.Equal(t, "run", taken.Now[0].To)
 	require.Equal(t, `{"n": 1}`, string(taken.Now[0].Payload))
 	require.True(t, taken.Waits)
 	require.Empty(t, f.takeSignals().Now, "nobody else is given them")
@@ -140,10 +140,10 @@ func TestSignalsFollowAWorkflowThatContinuesInAnotherRun(t *testing.T) {
 	f.signal(id, "b")
 	a := f.takeSignals(settle(f.takeSignals().Now[0], "OPEN", "", "second"))
 	require.Equal(t, []string{"a"}, names(a), "at once")
-	require.Equal(t, "second", a.Now[0].RunID)
+	require.Equal(t, "second", a.Now[0].To)
 	b := f.takeSignals(settle(a.Now[0], "DELIVERED", "", ""))
 	require.Equal(t, []string{"b"}, names(b))
-	require.Equal(t, "second", b.Now[0].RunID, "those behind it begin there")
+	require.Equal(t, "second", b.Now[0].To, "those behind it begin there")
 }
 
 func TestASignalBeforeTheStartWaitsForItAndTakesNoSlot(t *testing.T) {
@@ -166,7 +166,7 @@ func TestASignalBeforeTheStartWaitsForItAndTakesNoSlot(t *testing.T) {
 	started, err := f.taker().TakeSignals(t.Context(), nil, []string{f.execution(id)}, 10)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, names(started))
-	require.Equal(t, "run", started.Now[0].RunID)
+	require.Equal(t, "run", started.Now[0].To)
 	require.Equal(t, []string{"b"}, names(f.takeSignals(settle(started.Now[0], "DELIVERED", "", ""))))
 }
 
@@ -254,7 +254,7 @@ func TestASignalOfAnEarlierEpochMayHaveBeenSentToAnyLaterRun(t *testing.T) {
 	f.takeSignals()
 	f.signal(ids[0], "sent")
 	sent := f.takeSignals().Now[0]
-	require.Equal(t, "run false", sent.RunID+fmt.Sprint(" ", sent.Unanswered))
+	require.Equal(t, "run false", sent.To+fmt.Sprint(" ", sent.Unanswered))
 	f.signal(ids[0], "behind")
 	f.signal(ids[1], "unsent")
 	f.signal(ids[2], "ended")
@@ -266,17 +266,17 @@ func TestASignalOfAnEarlierEpochMayHaveBeenSentToAnyLaterRun(t *testing.T) {
 	taken := f.takeSignals()
 	require.Empty(t, taken.GivenUp, "it may have arrived before the end")
 	for _, s := range taken.Now {
-		given[s.Name] = fmt.Sprint(s.RunID, " ", s.Unanswered)
+		given[s.Name] = fmt.Sprint(s.To, " ", s.Unanswered)
 	}
 	require.Equal(t, map[string]string{"sent": "run true", "unsent": " true", "ended": " true"}, given)
 	f.signal(ids[0], "new")
 	at := slices.IndexFunc(taken.Now, func(s request.Signal) bool { return s.Name == "sent" })
 	next := f.takeSignals(settle(taken.Now[at], "OPEN", "", "second")).Now[0]
-	require.Equal(t, "sent second true", fmt.Sprint(next.Name, " ", next.RunID, " ", next.Unanswered))
+	require.Equal(t, "sent second true", fmt.Sprint(next.Name, " ", next.To, " ", next.Unanswered))
 	behind := f.takeSignals(settle(next, "DELIVERED", "", "")).Now[0]
-	require.Equal(t, "behind second true", fmt.Sprint(behind.Name, " ", behind.RunID, " ", behind.Unanswered))
+	require.Equal(t, "behind second true", fmt.Sprint(behind.Name, " ", behind.To, " ", behind.Unanswered))
 	last := f.takeSignals(settle(behind, "DELIVERED", "", "")).Now[0]
-	require.Equal(t, "new second false", fmt.Sprint(last.Name, " ", last.RunID, " ", last.Unanswered),
+	require.Equal(t, "new second false", fmt.Sprint(last.Name, " ", last.To, " ", last.Unanswered),
 		"it was sent in this epoch")
 }
 

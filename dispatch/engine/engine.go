@@ -24,6 +24,9 @@ const (
 	Busy
 	// NotSent means that the attempt ended before anything was sent. Nothing is counted.
 	NotSent
+	// Behind means that another item of the same workflow ID is to be started first. Nothing was sent, and nothing is
+	// counted. The item is tried again after a moment.
+	Behind
 	// Blocked means that the engine refuses all requests of this dispatcher until a person fixes the namespace, the
 	// permission or the version. Nothing was started and nothing is counted. The dispatcher pauses and probes.
 	Blocked
@@ -41,7 +44,7 @@ const (
 
 // String returns the outcome's name for logs and metrics.
 func (o Outcome) String() string {
-	return [...]string{"started", "permanent", "forgotten", "retryable", "panic", "busy", "not sent", "blocked",
+	return [...]string{"started", "permanent", "forgotten", "retryable", "panic", "busy", "not sent", "behind", "blocked",
 		"unreached", "throttled", "unanswered"}[o]
 }
 

@@ -41,7 +41,9 @@ type Definition struct {
 	Input            temporal.Input `json:"input"`
 	LimitKey         string         `json:"limit_key,omitempty"`       // of its items without one; empty means none
 	LimitKeyParam    string         `json:"limit_key_param,omitempty"` // or the field of params with it; empty means none
-	CreatedAt        time.Time      `json:"created_at"`
+	// WorkflowIDPolicy is what happens if Temporal has another run under the workflow ID that an item names.
+	WorkflowIDPolicy temporal.Policy `json:"workflow_id_policy"`
+	CreatedAt        time.Time       `json:"created_at"`
 }
 
 // Startable reports whether items of the definition can be started: an envelope needs the nodes of a version.
@@ -86,9 +88,10 @@ type NewDefinition struct {
 	MaxAttempts      int            // zero means 3
 	ExecutionTimeout *time.Duration // nil means none
 	Graph            json.RawMessage
-	Input            temporal.Input // empty means an envelope
-	LimitKey         string         // of items without one; empty means none
-	LimitKeyParam    string         // the field of params with the limit key of items without one; empty means none
+	Input            temporal.Input  // empty means an envelope
+	LimitKey         string          // of items without one; empty means none
+	LimitKeyParam    string          // the field of params with the limit key of items without one; empty means none
+	WorkflowIDPolicy temporal.Policy // empty means Reject
 }
 
 // Check refuses what the table would refuse, with the flag to correct.
@@ -110,6 +113,9 @@ func (d NewDefinition) Check() error {
 	}
 	if d.Input != "" && !d.Input.IsKnown() {
 		return fmt.Errorf("--input is %.80q: it must be envelope, params, args or payloads", d.Input)
+	}
+	if d.WorkflowIDPolicy != "" && !d.WorkflowIDPolicy.IsKnown() {
+		return fmt.Errorf("--workflow-id-policy is %.80q: it must be reject, reuse or use_existing", d.WorkflowIDPolicy)
 	}
 	for flag, key := range map[string]string{"--limit-key": d.LimitKey, "--limit-key-param": d.LimitKeyParam} {
 		if key != "" {
@@ -135,7 +141,7 @@ func (s *Store) CreateDefinition(ctx context.Context, d NewDefinition, who strin
 	made, err := postgres.Values[string](ctx, s.DB, "create workflow definition", sql.Text("definition_create"),
 		d.WorkspaceID, d.Name, d.WorkflowType, d.TaskQueue, postgres.OrNull(d.Namespace), postgres.OrNull(d.MaxAttempts),
 		d.ExecutionTimeout, string(d.Graph), who, postgres.OrNull(d.Input), postgres.OrNull(d.LimitKey),
-		postgres.OrNull(d.LimitKeyParam))
+		postgres.OrNull(d.LimitKeyParam), postgres.OrNull(d.WorkflowIDPolicy))
 	switch {
 	case postgres.HasCode(err, uniqueViolation):
 		return "", fmt.Errorf("the workspace has a definition %.80q already: add a version to it, or choose another "+

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
@@ -43,6 +44,7 @@ type NewItem struct {
 	StartBefore          Moment         // empty means any time; Ago is how long from the database's current time
 	IdempotencyKey       string         // empty means none
 	LimitKey             string         // empty means none
+	WorkflowID           string         // empty means execution-<execution ID>
 	Traceparent          string         // empty means none; not of Enqueue
 	StartOptions         string         // a JSON object; empty means none; not of Enqueue
 	KeyPolicy
@@ -61,7 +63,8 @@ func (s *Store) Enqueue(ctx context.Context, n NewItem, who string) (Enqueued, e
 	made, err := postgres.Read[Enqueued](ctx, s.DB, "enqueue item", sql.Text("item_enqueue"), n.WorkspaceID,
 		n.WorkflowDefinitionID, n.Params, n.Priority,
 		n.RunAt, n.RunIn, postgres.OrNull(n.IdempotencyKey), who,
-		postgres.OrNull(n.LimitKey), n.StartBefore.At, n.StartBefore.Ago)
+		postgres.OrNull(n.LimitKey), n.StartBefore.At, n.StartBefore.Ago,
+		postgres.OrNull(n.WorkflowID))
 	if err != nil || len(made) == 0 {
 		return Enqueued{}, err
 	}
@@ -108,6 +111,7 @@ type line struct {
 	StartIn        *float64        `json:"start_in"`
 	IdempotencyKey *string         `json:"idempotency_key"`
 	LimitKey       *string         `json:"limit_key"`
+	WorkflowID     *string         `json:"workflow_id"`
 	Traceparent    *string         `json:"traceparent"`
 	StartOptions   json.RawMessage `json:"start_options,omitempty"`
 	Key            *string         `json:"key"`
@@ -123,6 +127,7 @@ func linesOf(items []NewItem) (string, error) {
 			WorkspaceID: i.WorkspaceID, DefinitionID: i.WorkflowDefinitionID, Params: json.RawMessage(i.Params),
 			RunAt: i.RunAt, RunIn: inSeconds(i.RunIn), StartBefore: i.StartBefore.At, StartIn: inSeconds(i.StartBefore.Ago),
 			IdempotencyKey: postgres.OrNull(i.IdempotencyKey), LimitKey: postgres.OrNull(i.LimitKey),
+			WorkflowID:  postgres.OrNull(i.WorkflowID),
 			Traceparent: postgres.OrNull(i.Traceparent), StartOptions: json.RawMessage(i.StartOptions),
 			Key: postgres.OrNull(i.Key), OnConflict: postgres.OrNull(i.OnConflict),
 			Quiet: inSeconds(i.Quiet), AtMost: inSeconds(i.AtMost),
@@ -159,6 +164,9 @@ func (n NewItem) Check() error {
 		return errors.New("traceparent must be such as 00-<32 hex digits>-<16 hex digits>-01, in lower case")
 	case len(n.Params) > 2*MaxParams:
 		return fmt.Errorf("params has %d bytes: the limit is %d", len(n.Params), MaxParams)
+	case len(n.WorkflowID) > maxTemporalID || !utf8.ValidString(n.WorkflowID) ||
+		strings.ContainsFunc(n.WorkflowID, unicode.IsControl):
+		return fmt.Errorf("workflow_id must have at most %d bytes and no control characters", maxTemporalID)
 	}
 	return errors.Join(checkColumn("idempotency_key", n.IdempotencyKey), checkColumn("limit_key", n.LimitKey),
 		n.checkPolicy(), checkObject("params", n.Params), checkObject("start_options", cmp.Or(n.StartOptions, "{}")))

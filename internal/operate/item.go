@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -23,6 +22,7 @@ const itemsLooked = 10_000
 type Item struct {
 	ID                   int64           `json:"id"`
 	ExecutionID          string          `json:"execution_id"`
+	WorkflowID           string          `json:"workflow_id"` // in Temporal, even if it has not been started
 	Status               string          `json:"status"`
 	WorkspaceID          string          `json:"workspace_id"`
 	Workspace            string          `json:"workspace"` // its name; empty if it was deleted
@@ -89,9 +89,6 @@ func (i Item) EndedAgo() time.Duration {
 	}
 	return i.CreatedAt.Add(i.Age).Sub(*i.FinishedAt)
 }
-
-// WorkflowID returns the ID of the item's workflow in Temporal, even if it has not been started.
-func (i Item) WorkflowID() string { return temporal.WorkflowID(i.ExecutionID) }
 
 // ItemFilter selects items. The zero value selects all.
 type ItemFilter struct {

@@ -146,7 +146,7 @@ var unscoped = map[string]string{
 		"queue_depth retention_set settings_set",
 	"only the command line executes them": `dead_known definition_create definition_version definitions item_enqueue
 		item_find item_purge items_enqueue items_enqueue_keyed items_open listen_ended names_near
-		workspace_create workspace_list workspace_statistics`,
+		signal_send_to workspace_create workspace_list workspace_statistics`,
 }
 
 func TestAStoreGivesItsScopeToEveryStatement(t *testing.T) {

@@ -45,6 +45,13 @@ func (s *Store) SendSignal(ctx context.Context, executionID, name, payload, who 
 	return sent[0], nil
 }
 
+// SendSignalTo sends a signal to the newest item of a workspace that names the workflow ID and has not ended, and
+// returns the signal's ID. payload is JSON; empty means none.
+func (s *Store) SendSignalTo(ctx context.Context, workspaceID, workflowID, name, payload, who string) (int64, error) {
+	return postgres.Value[int64](ctx, s.DB, "send signal", sql.Text("signal_send_to"), workspaceID, workflowID, name,
+		postgres.OrNull(payload), who)
+}
+
 // Resent is a signal that was sent again.
 type Resent struct {
 	ID          int64  `json:"signal"`       // its new ID
@@ -65,7 +72,7 @@ func (s *Store) ResendSignal(ctx context.Context, id int64, executionID, who str
 // RequestStop cancels an item that waits, or requests the stop of its workflow. It returns WITHDRAWN, REQUESTED,
 // ALREADY_REQUESTED or ALREADY_ENDED, or nothing if the item is not in scope.
 func (s *Store) RequestStop(ctx context.Context, stop temporal.Stop) (string, error) {
-	answers, err := postgres.Values[string](ctx, s.DB, "request stop", sql.Text("stop_request"), stop.ExecutionID,
+	answers, err := postgres.Values[string](ctx, s.DB, "request stop", sql.Text("stop_request"), stop.ID,
 		stop.How, stop.Reason, stop.RequestedBy, s.Scope)
 	return strings.Join(answers, ""), err
 }

@@ -59,8 +59,8 @@ func (r *replica) receive(ctx context.Context, listener net.Listener,
 	}
 	return &temporal.Callback{
 		URL: r.CallbackURL,
-		Header: func(executionID, namespace string) map[string]string {
-			return temporal.CallbackHeader(key, temporal.Execution{ID: executionID, Namespace: namespace})
+		Header: func(execution temporal.Execution) map[string]string {
+			return temporal.CallbackHeader(key, execution)
 		},
 		Log: r.log.With("component", "dispatcher"),
 	}, nil
@@ -83,6 +83,8 @@ func (r *replica) dispatched(callback *temporal.Callback) func(item *claim.Item,
 			r.watcher.WatchLater(item.ExecutionID)
 			return
 		}
-		r.watcher.Watch(temporal.Execution{ID: item.ExecutionID, RunID: runID, Namespace: item.Namespace})
+		execution := item.Execution()
+		execution.RunID = runID
+		r.watcher.Watch(execution)
 	}
 }

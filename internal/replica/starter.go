@@ -18,18 +18,18 @@ func (s starter) Start(ctx context.Context, item claim.Item) (string, engine.Out
 
 func requestOf(item claim.Item) temporal.Start {
 	return temporal.Start{
-		ExecutionID: item.ExecutionID, Namespace: item.Namespace,
+		Execution: item.Execution(), Policy: item.Policy,
 		WorkflowType: item.WorkflowType, TaskQueue: item.TaskQueue, ExecutionTimeout: item.ExecutionTimeout,
 		Traceparent: item.Traceparent,
 		QueueItemID: item.ID, WorkspaceID: item.WorkspaceID,
 		WorkflowDefinitionID: item.WorkflowDefinitionID, WorkflowDefinitionVersionID: item.WorkflowDefinitionVersionID,
 		NodeIDs: item.NodeIDs, Params: item.Params, Input: item.Input, Options: item.StartOptions,
-		UnansweredFor: item.UnansweredFor,
+		Unanswered: item.Unanswered, UnansweredFor: item.UnansweredFor,
 	}
 }
 
 func (s starter) Find(ctx context.Context, item claim.Item) (string, engine.Outcome, error) {
-	runID, found, err := s.client.Find(ctx, temporal.Execution{ID: item.ExecutionID, Namespace: item.Namespace})
+	runID, found, err := s.client.Find(ctx, item.Execution())
 	outcome := temporal.Classify(err)
 	if err == nil && !found {
 		outcome = engine.NotSent

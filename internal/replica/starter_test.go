@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,8 +16,9 @@ func TestAStartCarriesEverythingThatTheItemHas(t *testing.T) {
 		ID: 1, ExecutionID: "e", WorkspaceID: "w", WorkflowDefinitionID: "d", WorkflowDefinitionVersionID: "v",
 		Namespace: "n", WorkflowType: "Order", TaskQueue: "orders", ExecutionTimeout: time.Hour, Traceparent: "00-1-2-01",
 		StartOptions: []byte("{}"), NodeIDs: []byte("[]"), Params: []byte("{}"), Input: "args",
-		UnansweredFor: time.Second,
+		UnansweredFor: time.Second, Unanswered: true, NamedID: "order-1", Policy: "reuse",
 	}
+	require.Equal(t, temporal.Execution{ID: "e", WorkflowID: "order-1", Namespace: "n"}, requestOf(item).Execution)
 	start := reflect.ValueOf(requestOf(item))
 	for n := range start.NumField() {
 		require.False(t, start.Field(n).IsZero(), start.Type().Field(n).Name)

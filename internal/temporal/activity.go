@@ -22,8 +22,8 @@ type Kind string
 const (
 	// Workflow is the kind of most items, and of an empty Kind.
 	Workflow Kind = "workflow"
-	// Activity is a standalone activity: one without a workflow. Its activity ID is WorkflowID. It has one run, no memo,
-	// and no signals. docs/contributing/activities.md lists what Temporal answers about it.
+	// Activity is a standalone activity: one without a workflow. Its activity ID is Execution.Workflow. It has one run, no
+	// memo, and no signals. docs/contributing/activities.md lists what Temporal answers about it.
 	Activity Kind = "activity"
 )
 
@@ -67,7 +67,14 @@ func (o order) asActivity() *workflowservice.StartActivityExecutionRequest {
 	a.Namespace, a.Identity, a.RequestId, a.ActivityId = o.GetNamespace(), o.GetIdentity(), o.GetRequestId(),
 		o.GetWorkflowId()
 	a.IdReusePolicy = enumspb.ACTIVITY_ID_REUSE_POLICY_REJECT_DUPLICATE
+	if o.GetWorkflowIdReusePolicy() == enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE {
+		a.IdReusePolicy = enumspb.ACTIVITY_ID_REUSE_POLICY_ALLOW_DUPLICATE
+	}
 	a.IdConflictPolicy = enumspb.ACTIVITY_ID_CONFLICT_POLICY_FAIL
+	if o.GetOnConflictOptions() != nil {
+		a.IdConflictPolicy = enumspb.ACTIVITY_ID_CONFLICT_POLICY_USE_EXISTING
+		a.OnConflictOptions = &commonpb.OnConflictOptions{AttachRequestId: true}
+	}
 	a.ActivityType, a.TaskQueue = &commonpb.ActivityType{Name: o.GetWorkflowType().GetName()}, o.GetTaskQueue()
 	if a.ScheduleToCloseTimeout == nil {
 		a.ScheduleToCloseTimeout = o.GetWorkflowExecutionTimeout()
@@ -95,7 +102,7 @@ func (t *Client) describeActivity(ctx context.Context,
 	execution Execution) (response *workflowservice.DescribeActivityExecutionResponse, err error) {
 	err = bounded(ctx, func(ctx context.Context) (err error) {
 		response, err = t.Service.DescribeActivityExecution(ctx, &workflowservice.DescribeActivityExecutionRequest{
-			Namespace: t.namespace(execution.Namespace), ActivityId: WorkflowID(execution.ID), RunId: execution.RunID,
+			Namespace: t.namespace(execution.Namespace), ActivityId: execution.Workflow(), RunId: execution.RunID,
 			IncludeOutcome: true,
 		})
 		return err
@@ -142,7 +149,7 @@ func (t *Client) outcome(ctx context.Context, execution Execution,
 		return response.GetOutcome(), err
 	}
 	request := &workflowservice.PollActivityExecutionRequest{Namespace: t.namespace(execution.Namespace),
-		ActivityId: WorkflowID(execution.ID), RunId: execution.RunID}
+		ActivityId: execution.Workflow(), RunId: execution.RunID}
 	for {
 		response, err := poll(ctx, request, t.Service.PollActivityExecution)
 		if err != nil || response.GetOutcome() != nil {
@@ -176,14 +183,14 @@ func readOutcome(outcome *activitypb.ActivityExecutionOutcome) End {
 func (t *Client) stopActivity(ctx context.Context, stop Stop, runID string) error {
 	if stop.How == "TERMINATE" {
 		_, err := t.Service.TerminateActivityExecution(ctx, &workflowservice.TerminateActivityExecutionRequest{
-			Namespace: t.namespace(stop.Namespace), ActivityId: WorkflowID(stop.ExecutionID), RunId: runID,
-			RequestId: stop.ExecutionID, Reason: stop.Reason, Identity: stop.RequestedBy,
+			Namespace: t.namespace(stop.Namespace), ActivityId: stop.Workflow(), RunId: runID,
+			RequestId: stop.ID, Reason: stop.Reason, Identity: stop.RequestedBy,
 		})
 		return err
 	}
 	_, err := t.Service.RequestCancelActivityExecution(ctx, &workflowservice.RequestCancelActivityExecutionRequest{
-		Namespace: t.namespace(stop.Namespace), ActivityId: WorkflowID(stop.ExecutionID), RunId: runID,
-		RequestId: stop.ExecutionID, Reason: stop.Reason, Identity: stop.RequestedBy,
+		Namespace: t.namespace(stop.Namespace), ActivityId: stop.Workflow(), RunId: runID,
+		RequestId: stop.ID, Reason: stop.Reason, Identity: stop.RequestedBy,
 	})
 	return err
 }

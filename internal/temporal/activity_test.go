@@ -63,7 +63,7 @@ func (f *activityService) ListActivityExecutions(_ context.Context, r *workflows
 	closed := timestamppb.New(time.Date(2026, 8, 1, 10, 5, 0, 0, time.UTC))
 	return &workflowservice.ListActivityExecutionsResponse{NextPageToken: []byte("2"),
 		Executions: []*activitypb.ActivityExecutionListInfo{{ActivityId: "somebody else's", CloseTime: closed},
-			{ActivityId: "execution-" + anItem().ExecutionID, RunId: "run", CloseTime: closed}}}, f.answer
+			{ActivityId: "execution-" + anItem().ID, RunId: "run", CloseTime: closed}}}, f.answer
 }
 
 func (f *activityService) TerminateActivityExecution(_ context.Context,
@@ -156,7 +156,7 @@ func TestARepeatedStartFindsItsActivityAndNoOther(t *testing.T) {
 			answer: serviceerror.NewActivityExecutionAlreadyStarted("taken", request, "run-there")}
 		return (&Client{Service: service}).Start(t.Context(), anActivity())
 	}
-	id := anActivity().ExecutionID
+	id := anActivity().ID
 	runID, err := start(requestID(id), nil)
 	require.NoError(t, err)
 	require.Equal(t, "run-there", runID)
@@ -239,7 +239,7 @@ func TestAnActivityIsStoppedOnlyIfItIsOurs(t *testing.T) {
 	t.Parallel()
 	stop := func(how string, service *activityService) error {
 		return (&Client{Service: service}).Stop(t.Context(),
-			Stop{ExecutionID: "e1", Kind: Activity, How: how, Reason: "enough", RequestedBy: "ann"})
+			Stop{Execution: Execution{ID: "e1", Kind: Activity}, How: how, Reason: "enough", RequestedBy: "ann"})
 	}
 	service := &activityService{info: describedActivity("run-1", "e1", true)}
 	require.NoError(t, stop("CANCEL", service))
@@ -257,9 +257,10 @@ func TestClosedActivitiesAreListedLikeWorkflows(t *testing.T) {
 	t.Parallel()
 	service := &activityService{}
 	since := time.Date(2026, 8, 1, 10, 0, 0, 0, time.UTC)
-	page, err := (&Client{Service: service, Namespace: "shop"}).Closed(t.Context(), Activity, "", since, []byte("1"))
+	page, err := (&Client{Service: service, Namespace: "shop"}).Closed(t.Context(),
+		Range{Kind: Activity, Since: since}, []byte("1"))
 	require.NoError(t, err)
-	require.Equal(t, Page{ExecutionIDs: []string{anItem().ExecutionID}, Runs: map[string]string{},
+	require.Equal(t, Page{ExecutionIDs: []string{anItem().ID}, Runs: map[string]string{},
 		Newest: since.Add(5 * time.Minute), Next: []byte("2")}, page)
 	require.Equal(t, "CloseTime >= '2026-08-01T10:00:00Z' and ActivityId starts_with 'execution-'", service.lists[0].Query)
 	require.Equal(t, "shop 1", service.lists[0].Namespace+" "+string(service.lists[0].NextPageToken))
@@ -287,7 +288,7 @@ func TestAnActivityIsEncodedAndItsEndDecoded(t *testing.T) {
 	wire, err := proto.Marshal(service.started[0])
 	require.NoError(t, err)
 	require.NotContains(t, string(wire), "secret")
-	require.Contains(t, string(service.started[0].Header.Fields[idsHeader].Data), start.ExecutionID, "IDs stay readable")
+	require.Contains(t, string(service.started[0].Header.Fields[idsHeader].Data), start.ID, "IDs stay readable")
 
 	sealed, err := server.Codec.Encode([]*commonpb.Payload{jsonPayload([]byte(`{"total": 3}`))})
 	require.NoError(t, err)

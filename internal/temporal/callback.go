@@ -26,7 +26,7 @@ type Callback struct {
 	// URL is the URL that Temporal calls. The server must allow it.
 	URL string
 	// Header returns the headers of the call for an execution.
-	Header func(executionID, namespace string) map[string]string
+	Header func(execution Execution) map[string]string
 	Log    *slog.Logger
 
 	mu      sync.Mutex
@@ -49,9 +49,9 @@ func isRefusal(err error) bool {
 	return err != nil && (Code(err) == codes.InvalidArgument || Code(err) == codes.Unimplemented)
 }
 
-func (c *Callback) request(executionID, namespace string) []*commonpb.Callback {
+func (c *Callback) request(execution Execution) []*commonpb.Callback {
 	return []*commonpb.Callback{{Variant: &commonpb.Callback_Nexus_{
-		Nexus: &commonpb.Callback_Nexus{Url: c.URL, Header: c.Header(executionID, namespace)},
+		Nexus: &commonpb.Callback_Nexus{Url: c.URL, Header: c.Header(execution)},
 	}}}
 }
 
@@ -96,17 +96,25 @@ func (c *Callback) refuse(ctx context.Context, err error) {
 // and proves that the callback was requested by pgdispatch. The token is in a header because URLs are often logged.
 // Temporal shows the header to everyone who may describe the workflow.
 func CallbackHeader(key []byte, execution Execution) map[string]string {
-	namespace := base64.RawURLEncoding.EncodeToString([]byte(execution.Namespace))
-	return map[string]string{"authorization": bearer + execution.ID + "." + namespace + "." +
-		callbackToken(key, execution.ID, namespace)}
+	place := execution.Namespace
+	if execution.WorkflowID != "" {
+		place += placeSeparator + execution.WorkflowID
+	}
+	encoded := base64.RawURLEncoding.EncodeToString([]byte(place))
+	return map[string]string{"authorization": bearer + execution.ID + "." + encoded + "." +
+		callbackToken(key, execution.ID, encoded)}
 }
 
-const bearer = "Bearer "
+const (
+	bearer = "Bearer "
+	// placeSeparator is between the namespace and the workflow ID of an item that names one. Neither can contain it.
+	placeSeparator = "\x00"
+)
 
 // callbackToken returns the proof for one execution. It is valid for that execution only.
-func callbackToken(key []byte, executionID, namespace string) string {
+func callbackToken(key []byte, executionID, place string) string {
 	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte("pgdispatch callback " + executionID + " " + namespace))
+	mac.Write([]byte("pgdispatch callback " + executionID + " " + place))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
@@ -115,10 +123,11 @@ func CheckCallback(key []byte, header http.Header) (execution Execution, valid b
 	given, found := strings.CutPrefix(header.Get("Authorization"), bearer)
 	id, rest, _ := strings.Cut(given, ".")
 	encoded, proof, _ := strings.Cut(rest, ".")
-	namespace, err := base64.RawURLEncoding.DecodeString(encoded)
+	place, err := base64.RawURLEncoding.DecodeString(encoded)
 	if !found || uuid.Validate(id) != nil || err != nil {
 		return Execution{}, false
 	}
-	return Execution{ID: id, Namespace: string(namespace)},
+	namespace, workflowID, _ := strings.Cut(string(place), placeSeparator)
+	return Execution{ID: id, WorkflowID: workflowID, Namespace: namespace},
 		hmac.Equal([]byte(proof), []byte(callbackToken(key, id, encoded)))
 }

@@ -36,8 +36,8 @@ func newCaller() *caller {
 	}
 	c.Client = &Client{Service: c.service, Namespace: "default", Callback: &Callback{
 		URL: "https://pgdispatch.example.com/callbacks", Log: slog.New(slog.DiscardHandler),
-		Header: func(executionID, namespace string) map[string]string {
-			return map[string]string{"authorization": "Bearer " + namespace + executionID}
+		Header: func(execution Execution) map[string]string {
+			return map[string]string{"authorization": "Bearer " + execution.Namespace + execution.ID}
 		},
 	}}
 	return c
@@ -58,7 +58,7 @@ func TestAStartAsksForACallbackWithTheExecutionsHeader(t *testing.T) {
 	require.Len(t, c.sent[0].CompletionCallbacks, 1)
 	callback := c.sent[0].CompletionCallbacks[0].GetNexus()
 	require.Equal(t, "https://pgdispatch.example.com/callbacks", callback.GetUrl())
-	require.Equal(t, map[string]string{"authorization": "Bearer default" + anItem().ExecutionID}, callback.GetHeader())
+	require.Equal(t, map[string]string{"authorization": "Bearer default" + anItem().ID}, callback.GetHeader())
 	require.True(t, c.Callback.Taken())
 }
 

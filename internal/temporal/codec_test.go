@@ -69,7 +69,7 @@ func TestAStartIsEncodedExceptWhatTemporalMustRead(t *testing.T) {
 	require.NotContains(t, string(wire), "queueItemId")
 	require.Contains(t, string(wire), `"acme"`, "search attributes stay readable")
 	require.Contains(t, string(sent.GetHeader().GetFields()[traceHeader].GetData()), "traceparent")
-	require.JSONEq(t, `"`+anItem().ExecutionID+`"`, string(sent.GetMemo().GetFields()[memoKey].GetData()))
+	require.JSONEq(t, `"`+anItem().ID+`"`, string(sent.GetMemo().GetFields()[memoKey].GetData()))
 	decoded, err := server.Codec.Decode([]*commonpb.Payload{sent.GetInput().GetPayloads()[0],
 		sent.GetMemo().GetFields()["note"], sent.GetUserMetadata().GetSummary(), sent.GetUserMetadata().GetDetails()})
 	require.NoError(t, err)
@@ -118,7 +118,8 @@ func TestSignalsAreEncoded(t *testing.T) {
 	t.Parallel()
 	server, codec, _ := codecServer(t)
 	service := &signalService{}
-	signal := Signal{ExecutionID: "e1", RunID: "run-1", RequestID: "r1", Name: "approve", Payload: []byte(`"secret"`)}
+	signal := Signal{Execution: Execution{ID: "e1"}, To: "run-1", RequestID: "r1", Name: "approve",
+		Payload: []byte(`"secret"`)}
 	client := coded(service, codec)
 	_, err := client.Signal(t.Context(), signal)
 	require.NoError(t, err)

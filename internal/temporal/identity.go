@@ -1,6 +1,7 @@
 package temporal
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -19,13 +20,17 @@ const (
 
 // Execution identifies a workflow or an activity that pgdispatch starts or has started.
 type Execution struct {
-	ID        string // of the row, a UUID
-	RunID     string // empty means the newest run
-	Namespace string // empty means the client's: executions from before there were several namespaces
-	Kind      Kind   `db:"-"`
+	ID         string // of the row, a UUID
+	WorkflowID string // that its item names; empty if it names none: see Workflow
+	RunID      string // that its start answered; empty means the newest run
+	Namespace  string // empty means the client's: executions from before there were several namespaces
+	Kind       Kind   `db:"-"`
 }
 
-// WorkflowID returns the ID of an execution's workflow. It is the same for every attempt to start it.
+// Workflow returns the ID of the execution's workflow or activity. It is the same for every attempt to start it.
+func (e Execution) Workflow() string { return cmp.Or(e.WorkflowID, WorkflowID(e.ID)) }
+
+// WorkflowID returns the ID of the workflow of an execution whose item names none.
 func WorkflowID(executionID string) string { return workflowIDPrefix + executionID }
 
 // ExecutionID returns the execution that a workflow ID names, and whether it has the format of WorkflowID.
@@ -45,9 +50,16 @@ func memo(executionID string) *commonpb.Memo {
 	return &commonpb.Memo{Fields: map[string]*commonpb.Payload{memoKey: jsonPayload(jsonString(executionID))}}
 }
 
+// startedFor returns the execution that pgdispatch started the workflow for, or "".
+func startedFor(info *workflowpb.WorkflowExecutionInfo) string {
+	var marked string
+	if err := json.Unmarshal(info.GetMemo().GetFields()[memoKey].GetData(), &marked); err != nil {
+		return ""
+	}
+	return marked
+}
+
 // isOurs reports whether pgdispatch started the workflow for this execution.
 func isOurs(info *workflowpb.WorkflowExecutionInfo, executionID string) bool {
-	var marked string
-	err := json.Unmarshal(info.GetMemo().GetFields()[memoKey].GetData(), &marked)
-	return err == nil && marked == executionID
+	return startedFor(info) == executionID
 }

@@ -92,7 +92,7 @@ func addIDs(request *workflowservice.StartWorkflowExecutionRequest, start Start)
 // envelope builds the input from JSON as Postgres printed it.
 func envelope(start Start) []byte {
 	const names = 160 // upper bound in bytes, including the queue item's ID
-	ids := len(start.ExecutionID) + len(start.WorkspaceID) + len(start.WorkflowDefinitionID) +
+	ids := len(start.ID) + len(start.WorkspaceID) + len(start.WorkflowDefinitionID) +
 		len(start.WorkflowDefinitionVersionID)
 	input := make([]byte, 0, names+ids+len(start.NodeIDs)+len(start.Params))
 	input = appendIDs(append(input, '{'), start)
@@ -103,7 +103,7 @@ func envelope(start Start) []byte {
 
 // appendIDs appends the item's IDs as fields of a JSON object.
 func appendIDs(to []byte, start Start) []byte {
-	to = appendString(append(to, `"executionId":`...), start.ExecutionID)
+	to = appendString(append(to, `"executionId":`...), start.ID)
 	to = appendString(append(to, `,"workspaceId":`...), start.WorkspaceID)
 	to = appendString(append(to, `,"workflowDefinitionId":`...), start.WorkflowDefinitionID)
 	to = appendString(append(to, `,"workflowDefinitionVersionId":`...), start.WorkflowDefinitionVersionID)

@@ -29,36 +29,47 @@ func goneFrom(kind Kind) End {
 // Page is one page of a list of closed workflows or activities.
 type Page struct {
 	ExecutionIDs []string // executions whose workflow ID has our format, including unrelated workflows
-	// Runs maps those executions that are ours to the run listed for them.
+	WorkflowIDs  []string // the others, of a Range of All
+	// Runs maps the executions for which listed workflows were started to the run listed for them.
 	Runs   map[string]string
 	Newest time.Time
 	Next   []byte // empty on the last page
 }
 
-// Closed lists the executions of a kind that closed at or after since and whose ID has our format. Visibility is
-// eventually consistent, so the latest ones may be missing.
-func (t *Client) Closed(ctx context.Context, kind Kind, namespace string, since time.Time,
-	page []byte) (Page, error) {
+// Range is what Closed lists: executions of a kind that closed at or after Since.
+type Range struct {
+	Kind      Kind
+	Namespace string
+	Since     time.Time
+	All       bool // also those whose ID does not have our format
+}
+
+// Closed lists a range of closed executions, page by page. Visibility is eventually consistent, so the latest ones may
+// be missing.
+func (t *Client) Closed(ctx context.Context, of Range, page []byte) (Page, error) {
 	list, id := t.closedWorkflows, "WorkflowId"
-	if kind == Activity {
+	if of.Kind == Activity {
 		list, id = t.closedActivities, "ActivityId"
 	}
-	query := fmt.Sprintf("CloseTime >= '%s'", since.UTC().Format(time.RFC3339Nano))
-	if !t.noPrefix.Load() {
+	query := fmt.Sprintf("CloseTime >= '%s'", of.Since.UTC().Format(time.RFC3339Nano))
+	if !of.All && !t.noPrefix.Load() {
 		query += " and " + id + " starts_with '" + workflowIDPrefix + "'"
 	}
 	result := Page{Runs: map[string]string{}}
 	err := bounded(ctx, func(ctx context.Context) error {
 		return list(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-			Namespace: t.namespace(namespace), PageSize: pageSize, NextPageToken: page, Query: query,
+			Namespace: t.namespace(of.Namespace), PageSize: pageSize, NextPageToken: page, Query: query,
 		}, &result)
 	})
-	if Code(err) == codes.InvalidArgument && !t.noPrefix.Swap(true) {
-		// This server's visibility cannot search by prefix. Page.add filters instead.
-		return t.Closed(ctx, kind, namespace, since, nil)
+	if Code(err) == codes.InvalidArgument && !of.All && !t.noPrefix.Swap(true) {
+		// This server's visibility cannot search by prefix. What follows filters instead.
+		return t.Closed(ctx, of, nil)
 	}
 	if err != nil {
 		return Page{}, fmt.Errorf("list what has closed: %w", err)
+	}
+	if !of.All {
+		result.WorkflowIDs = nil
 	}
 	return result, nil
 }
@@ -74,8 +85,8 @@ func (t *Client) closedWorkflows(ctx context.Context, request *workflowservice.L
 			continue
 		}
 		id := page.add(info.GetExecution().GetWorkflowId(), info.GetCloseTime().AsTime())
-		if id != "" && isOurs(info, id) {
-			page.Runs[id] = info.GetExecution().GetRunId()
+		if owner := startedFor(info); owner != "" && (id == "" || id == owner) {
+			page.Runs[owner] = info.GetExecution().GetRunId()
 		}
 	}
 	return err
@@ -106,6 +117,7 @@ func (p *Page) add(workflowID string, closed time.Time) (executionID string) {
 	p.saw(closed)
 	id, ours := ExecutionID(workflowID)
 	if !ours {
+		p.WorkflowIDs = append(p.WorkflowIDs, workflowID)
 		return ""
 	}
 	p.ExecutionIDs = append(p.ExecutionIDs, id)
@@ -113,7 +125,7 @@ func (p *Page) add(workflowID string, closed time.Time) (executionID string) {
 }
 
 // Look reports whether the execution's last run has closed, and how. The last run is the newest one under the workflow
-// ID, unless that run is not ours because the ID was reused after our workflow ended.
+// ID, unless that run is not the execution's because the ID was reused after its workflow ended.
 func (t *Client) Look(ctx context.Context, execution Execution) (end End, ended bool, err error) {
 	if execution.Kind == Activity {
 		return t.activityEnd(ctx, execution, false)
@@ -146,21 +158,51 @@ func (t *Client) Ended(ctx context.Context, execution Execution) (end End, ended
 // run is a run of a workflow or an activity.
 type run struct {
 	id, first   string // first is the first run's ID, or empty
-	open, ours  bool   // ours: pgdispatch started it for the execution
+	open, ours  bool   // ours: pgdispatch started it for the execution, or the execution follows it
 	taskAttempt int    // of the pending workflow task; zero if there is none
 }
 
 // newest returns the newest run under the execution's ID.
 func (t *Client) newest(ctx context.Context, execution Execution) (run, error) {
 	if execution.Kind == Activity {
-		response, err := t.describeActivity(ctx, Execution{ID: execution.ID, Namespace: execution.Namespace})
-		return runOf(response.GetInfo(), execution.ID), err
+		newest := execution
+		newest.RunID = ""
+		response, err := t.describeActivity(ctx, newest)
+		described := runOf(response.GetInfo(), execution.ID)
+		described.ours = described.ours || execution.WorkflowID != "" && execution.RunID == described.id
+		return described, err
 	}
+	newest, err := t.describe(ctx, execution, "")
+	if err == nil && !newest.ours {
+		newest.ours, err = t.follows(ctx, execution, newest)
+	}
+	return newest, err
+}
+
+// follows reports whether a run that was not started for an execution is the one that it follows, or continues it.
+func (t *Client) follows(ctx context.Context, execution Execution, newest run) (bool, error) {
+	switch {
+	case execution.WorkflowID == "" || execution.RunID == "":
+		return false, nil
+	case execution.RunID == newest.id || execution.RunID == newest.first:
+		return true, nil
+	}
+	followed, err := t.describe(ctx, execution, execution.RunID)
+	var notFound *serviceerror.NotFound
+	if errors.As(err, &notFound) {
+		return false, nil
+	}
+	return err == nil && newest.first != "" && followed.first == newest.first, err
+}
+
+// describe describes a run of an execution's workflow, or the newest one if runID is empty. ours says only whether it
+// was started for the execution.
+func (t *Client) describe(ctx context.Context, execution Execution, runID string) (run, error) {
 	var response *workflowservice.DescribeWorkflowExecutionResponse
 	err := bounded(ctx, func(ctx context.Context) (err error) {
 		response, err = t.Service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
 			Namespace: t.namespace(execution.Namespace),
-			Execution: &commonpb.WorkflowExecution{WorkflowId: WorkflowID(execution.ID)},
+			Execution: &commonpb.WorkflowExecution{WorkflowId: execution.Workflow(), RunId: runID},
 		})
 		return err
 	})

@@ -140,7 +140,7 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 	}}
 	waiter := &Client{Service: service, Namespace: "shop"}
 	for range 2 {
-		page, err := waiter.Closed(t.Context(), Workflow, "", since, nil) // the waiter's own namespace
+		page, err := waiter.Closed(t.Context(), Range{Since: since}, nil) // the waiter's own namespace
 		require.NoError(t, err)
 		require.Equal(t,
 			Page{ExecutionIDs: []string{id}, Runs: map[string]string{id: "run-2"}, Newest: late, Next: []byte("2")}, page)

@@ -52,7 +52,7 @@ func TestStartOptionsAreSentAsTemporalTypesThem(t *testing.T) {
 	require.Equal(t, `"*of* Acme"`, string(r.UserMetadata.Details.Data))
 	require.Equal(t, "Other", r.WorkflowType.Name)
 	require.Equal(t, "special", r.TaskQueue.Name)
-	require.Equal(t, WorkflowID(anItem().ExecutionID), r.WorkflowId, "the identity stays")
+	require.Equal(t, WorkflowID(anItem().ID), r.WorkflowId, "the identity stays")
 }
 
 func TestWithoutStartOptionsTemporalsDefaultsApply(t *testing.T) {

@@ -21,11 +21,10 @@ const signalPrefix = "pgdispatch-signal-"
 
 // Signal is a signal to an execution's workflow.
 type Signal struct {
-	ExecutionID string
-	Namespace   string // of its workflow; empty means the client's
-	// RunID is the run that the signal is sent to. Temporal recognises a repeated request within one run. Empty means the
+	Execution
+	// To is the run that the signal is sent to. Temporal recognises a repeated request within one run. Empty means the
 	// first run.
-	RunID string
+	To string
 	// Unanswered means that the signal may have been sent without a known answer, to that run or to one after it.
 	// Otherwise it has reached no other run.
 	Unanswered bool
@@ -44,16 +43,15 @@ var ErrEnded = errors.New("workflow had ended")
 func (t *Client) Signal(ctx context.Context, signal Signal) (continues string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, SignalTimeout, fmt.Errorf("signal timed out after %s", SignalTimeout))
 	defer cancel()
-	if signal.RunID == "" {
-		return t.first(ctx, signal)
+	if signal.To == "" {
+		return t.first(ctx, signal.Execution)
 	}
 	request := &workflowservice.SignalWorkflowExecutionRequest{
-		Namespace: t.namespace(signal.Namespace),
-		WorkflowExecution: &commonpb.WorkflowExecution{
-			WorkflowId: WorkflowID(signal.ExecutionID), RunId: signal.RunID},
-		SignalName: signal.Name,
-		RequestId:  signalPrefix + signal.RequestID,
-		Identity:   t.Identity,
+		Namespace:         t.namespace(signal.Namespace),
+		WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: signal.Workflow(), RunId: signal.To},
+		SignalName:        signal.Name,
+		RequestId:         signalPrefix + signal.RequestID,
+		Identity:          t.Identity,
 	}
 	if signal.Payload != nil {
 		request.Input = &commonpb.Payloads{Payloads: []*commonpb.Payload{jsonPayload(signal.Payload)}}
@@ -76,8 +74,8 @@ func (t *Client) Signal(ctx context.Context, signal Signal) (continues string, e
 }
 
 // first returns the first run of a workflow, or ErrEnded if there is none.
-func (t *Client) first(ctx context.Context, signal Signal) (string, error) {
-	newest, err := t.newest(ctx, Execution{ID: signal.ExecutionID, Namespace: signal.Namespace})
+func (t *Client) first(ctx context.Context, execution Execution) (string, error) {
+	newest, err := t.newest(ctx, execution)
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
@@ -92,7 +90,8 @@ func (t *Client) first(ctx context.Context, signal Signal) (string, error) {
 
 // continues returns the run to try after the signalled run, which has closed, or ErrEnded if there is none.
 func (t *Client) continues(ctx context.Context, signal Signal) (string, error) {
-	execution := Execution{ID: signal.ExecutionID, Namespace: signal.Namespace, RunID: signal.RunID}
+	execution := signal.Execution
+	execution.RunID = signal.To
 	if signal.Unanswered {
 		if next, err := t.successor(ctx, execution); next != "" || err != nil {
 			return next, err
@@ -105,7 +104,7 @@ func (t *Client) continues(ctx context.Context, signal Signal) (string, error) {
 		return "", ErrEnded // deleted, or its retention has expired
 	case err != nil:
 		return "", err
-	case newest.ours && newest.open && newest.id != signal.RunID:
+	case newest.ours && newest.open && newest.id != signal.To:
 		return newest.id, nil
 	}
 	_, ended, err := t.Look(ctx, execution) // the run may have been reset just now
@@ -140,9 +139,7 @@ func (t *Client) successor(ctx context.Context, closed Execution) (string, error
 
 // Stop is a request to stop an execution's workflow or activity.
 type Stop struct {
-	ExecutionID string
-	Namespace   string // of its workflow; empty means the client's
-	Kind        Kind   `db:"-"`
+	Execution
 	How         string // CANCEL or TERMINATE
 	Reason      string
 	RequestedBy string
@@ -154,7 +151,7 @@ var ErrNotOpen = errors.New("workflow is not open")
 // Stop asks Temporal to cancel or terminate the open run of an execution. It may be called repeatedly: a cancellation
 // has a request ID, and a terminated run is no longer open.
 func (t *Client) Stop(ctx context.Context, stop Stop) error {
-	newest, err := t.newest(ctx, Execution{ID: stop.ExecutionID, Namespace: stop.Namespace, Kind: stop.Kind})
+	newest, err := t.newest(ctx, stop.Execution)
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
@@ -186,7 +183,7 @@ func (t *Client) Stop(ctx context.Context, stop Stop) error {
 // stopWorkflow asks Temporal to cancel or terminate a workflow's run.
 func (t *Client) stopWorkflow(ctx context.Context, stop Stop, runID string) error {
 	namespace := t.namespace(stop.Namespace)
-	run := &commonpb.WorkflowExecution{WorkflowId: WorkflowID(stop.ExecutionID), RunId: runID}
+	run := &commonpb.WorkflowExecution{WorkflowId: stop.Workflow(), RunId: runID}
 	if stop.How == "TERMINATE" {
 		_, err := t.Service.TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
 			Namespace: namespace, WorkflowExecution: run, Reason: stop.Reason, Identity: stop.RequestedBy,
@@ -194,7 +191,7 @@ func (t *Client) stopWorkflow(ctx context.Context, stop Stop, runID string) erro
 		return err
 	}
 	_, err := t.Service.RequestCancelWorkflowExecution(ctx, &workflowservice.RequestCancelWorkflowExecutionRequest{
-		Namespace: namespace, WorkflowExecution: run, RequestId: stop.ExecutionID, Reason: stop.Reason,
+		Namespace: namespace, WorkflowExecution: run, RequestId: stop.ID, Reason: stop.Reason,
 		Identity: stop.RequestedBy,
 	})
 	return err

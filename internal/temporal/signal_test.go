@@ -28,7 +28,7 @@ func (s *signalService) SignalWorkflowExecution(_ context.Context, r *workflowse
 
 func signalTo(t *testing.T, service *signalService, payload string) (string, error) {
 	t.Helper()
-	signal := Signal{ExecutionID: "e1", RunID: "run-1", RequestID: "r1", Name: "approve"}
+	signal := Signal{Execution: Execution{ID: "e1"}, To: "run-1", RequestID: "r1", Name: "approve"}
 	if payload != "" {
 		signal.Payload = []byte(payload)
 	}
@@ -111,7 +111,7 @@ func TestAnUnansweredSignalIsOfferedToEachRunFromTheFirstOn(t *testing.T) {
 			service := &signalService{fakeService: fakeService{newest: row.newest}, answer: gone}
 			service.answers = append(row.closed, history(nil, gone)...)
 			continues, err := (&Client{Service: service, Namespace: "shop"}).Signal(t.Context(),
-				Signal{ExecutionID: "e1", RunID: row.runID, RequestID: "r1", Name: "approve", Unanswered: true})
+				Signal{Execution: Execution{ID: "e1"}, To: row.runID, RequestID: "r1", Name: "approve", Unanswered: true})
 			require.ErrorIs(t, err, row.want)
 			require.Equal(t, row.continues, continues)
 			require.Len(t, service.got, row.sent)

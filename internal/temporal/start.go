@@ -11,7 +11,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
@@ -32,14 +31,18 @@ const (
 	traceHeader = "_tracer-data"
 )
 
-// ErrForeign reports that the workflow ID is in use by a workflow that pgdispatch did not start.
-var ErrForeign = errors.New("workflow ID is used by a workflow that pgdispatch did not start")
+var (
+	// ErrForeign reports that the workflow ID is in use by a workflow that pgdispatch did not start.
+	ErrForeign = errors.New("workflow ID is used by a workflow that pgdispatch did not start")
+	// ErrExists reports that Temporal has a run under the workflow ID that an item names, which its policy rejects.
+	ErrExists = errors.New("workflow ID exists")
+)
 
 // Start is a request to start an item's workflow, or its activity.
 type Start struct {
-	ExecutionID string
-	Namespace   string // empty means the client's
-	Kind        Kind
+	Execution
+	// Policy applies to executions with a WorkflowID. Others are started with Reject.
+	Policy Policy
 
 	WorkflowType     string // or the activity's type
 	TaskQueue        string
@@ -56,14 +59,16 @@ type Start struct {
 	Params                      []byte // JSON, as stored
 	Input                       Input  // what becomes of params
 
-	// UnansweredFor is an upper bound on the time since the first request for this execution that got no response. Zero
-	// if there was none.
+	// Unanswered reports whether an earlier request for this execution got no response. UnansweredFor is an upper bound on
+	// the time since the first such request.
+	Unanswered    bool
 	UnansweredFor time.Duration
 }
 
 // Start starts a workflow, or finds that an earlier attempt started it, and returns its run ID. The same execution
 // yields the same request with the same request ID: Temporal answers a repeated request with the run that the first one
-// started, even if that run has ended. Start returns ErrForgotten if Temporal may have forgotten the workflow.
+// started, even if that run has ended. Start returns ErrForgotten if Temporal may have forgotten the workflow, and
+// ErrExists if the policy rejects the run that has the workflow ID.
 func (t *Client) Start(ctx context.Context, start Start) (string, error) {
 	request, err := t.request(start)
 	if err != nil {
@@ -72,11 +77,18 @@ func (t *Client) Start(ctx context.Context, start Start) (string, error) {
 	if err := t.mayForget(ctx, start); err != nil {
 		return "", err
 	}
+	if start.Unanswered && start.WorkflowID != "" && start.Policy != Reject {
+		// Temporal recognises a repeated request only while it is the newest run's. Under these policies it would start
+		// another run after one that has continued as new and closed.
+		if runID, found, err := t.Find(ctx, start.Execution); found || err != nil {
+			return runID, err
+		}
+	}
 	if err := t.encodeStart(ctx, request.StartWorkflowExecutionRequest); err != nil {
 		return "", err
 	}
 	var wire wire
-	runID, err := t.sendWithCallback(ctx, request, start.ExecutionID, &wire)
+	runID, err := t.sendWithCallback(ctx, request, start.Execution, &wire)
 	existing, requestID, exists := startedBy(err)
 	switch {
 	case err == nil:
@@ -84,13 +96,7 @@ func (t *Client) Start(ctx context.Context, start Start) (string, error) {
 	case exists && requestID == request.RequestId:
 		return existing, nil
 	case Code(err) == codes.AlreadyExists:
-		// A run that continued ours has a different request ID, and so does another client's run. Or the answer lacks
-		// the ID.
-		runID, found, err := t.Find(ctx, Execution{ID: start.ExecutionID, Namespace: start.Namespace, Kind: start.Kind})
-		if err == nil && !found {
-			err = As(engine.Permanent, fmt.Errorf("%w: %s", ErrForeign, request.WorkflowId))
-		}
-		return runID, err
+		return t.existing(ctx, start)
 	case wire.unused():
 		return "", As(engine.Unreached, fmt.Errorf("start %s: %w", start.Kind, err))
 	default:
@@ -101,22 +107,31 @@ func (t *Client) Start(ctx context.Context, start Start) (string, error) {
 // sendWithCallback sends a start with a callback, or without one while Temporal refuses callbacks. It does not parse
 // error texts: if the request succeeds without the callback, the callback was the reason for the refusal. An activity
 // has none: Temporal refuses them for activities by default.
-func (t *Client) sendWithCallback(ctx context.Context, request order, executionID string,
+func (t *Client) sendWithCallback(ctx context.Context, request order, execution Execution,
 	wire *wire) (runID string, err error) {
 	if request.activity != nil || t.Callback == nil || !t.Callback.wanted() {
 		return t.send(ctx, request, wire)
 	}
-	request.CompletionCallbacks = t.Callback.request(executionID, request.GetNamespace())
+	execution.Namespace = request.GetNamespace()
+	request.CompletionCallbacks = t.Callback.request(execution)
+	attach := request.GetOnConflictOptions()
+	if attach != nil {
+		attach.AttachCompletionCallbacks = true
+	}
 	runID, refusal := t.send(ctx, request, wire)
-	if !isRefusal(refusal) {
+	full := attach != nil && Code(refusal) == codes.FailedPrecondition // an existing run takes a limited number
+	if !isRefusal(refusal) && !full {
 		if refusal == nil {
 			t.Callback.taken(ctx)
 		}
 		return runID, refusal
 	}
 	request.CompletionCallbacks = nil
+	if attach != nil {
+		attach.AttachCompletionCallbacks = false
+	}
 	runID, err = t.send(ctx, request, wire)
-	if err == nil {
+	if err == nil && !full {
 		t.Callback.refuse(ctx, refusal)
 	}
 	return runID, err
@@ -154,17 +169,6 @@ func (t *Client) send(ctx context.Context, request order, wire *wire) (runID str
 	return runID, err
 }
 
-// Find looks for an execution's workflow without starting it. found is false if there is none, or only one that
-// pgdispatch did not start for this execution.
-func (t *Client) Find(ctx context.Context, execution Execution) (runID string, found bool, err error) {
-	newest, err := t.newest(ctx, execution)
-	var notFound *serviceerror.NotFound
-	if errors.As(err, &notFound) {
-		return "", false, nil
-	}
-	return newest.id, newest.ours, err
-}
-
 // request returns the request for an item.
 func (t *Client) request(start Start) (order, error) {
 	input, err := arguments(start)
@@ -173,15 +177,15 @@ func (t *Client) request(start Start) (order, error) {
 	}
 	request := order{StartWorkflowExecutionRequest: &workflowservice.StartWorkflowExecutionRequest{
 		Namespace:                t.namespace(start.Namespace),
-		WorkflowId:               WorkflowID(start.ExecutionID),
+		WorkflowId:               start.Workflow(),
 		WorkflowType:             &commonpb.WorkflowType{Name: start.WorkflowType},
 		TaskQueue:                &taskqueuepb.TaskQueue{Name: start.TaskQueue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
 		Input:                    &commonpb.Payloads{Payloads: input},
 		Identity:                 t.Identity,
-		RequestId:                requestID(start.ExecutionID),
+		RequestId:                requestID(start.ID),
 		WorkflowIdReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowIdConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		Memo:                     memo(start.ExecutionID),
+		Memo:                     memo(start.ID),
 	}}
 	switch start.Kind {
 	case Workflow, "":
@@ -198,6 +202,9 @@ func (t *Client) request(start Start) (order, error) {
 		request.Header = &commonpb.Header{Fields: map[string]*commonpb.Payload{traceHeader: jsonPayload(carrier)}}
 	}
 	addIDs(request.StartWorkflowExecutionRequest, start)
+	if err := applyPolicy(request.StartWorkflowExecutionRequest, start); err != nil {
+		return order{}, err
+	}
 	return request, applyOptions(request, start.Options)
 }
 

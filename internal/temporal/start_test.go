@@ -77,7 +77,7 @@ func starterOn(service *startService) *Client {
 func anItem() Start {
 	return Start{
 		QueueItemID:                 42,
-		ExecutionID:                 "11111111-1111-4111-8111-111111111111",
+		Execution:                   Execution{ID: "11111111-1111-4111-8111-111111111111"},
 		WorkspaceID:                 "22222222-2222-4222-8222-222222222222",
 		WorkflowDefinitionID:        "33333333-3333-4333-8333-333333333333",
 		WorkflowDefinitionVersionID: "44444444-4444-4444-8444-444444444444",
@@ -226,7 +226,7 @@ func TestInputThatTemporalWouldRefuseIsNotSent(t *testing.T) {
 
 func TestAlreadyStartedByOurOwnRequestIsSuccess(t *testing.T) {
 	t.Parallel()
-	service := &startService{start: alreadyStarted("pgdispatch-" + anItem().ExecutionID)}
+	service := &startService{start: alreadyStarted("pgdispatch-" + anItem().ID)}
 	runID, err := starterOn(service).Start(t.Context(), anItem())
 	require.NoError(t, err)
 	require.Equal(t, "run-there", runID)
@@ -236,13 +236,13 @@ func TestAlreadyStartedByOurOwnRequestIsSuccess(t *testing.T) {
 func TestAlreadyStartedWithOurMemoIsAdopted(t *testing.T) {
 	t.Parallel()
 	service := &startService{start: alreadyStarted("made-by-the-server"),
-		describe: describedAs("run-continued", anItem().ExecutionID)}
+		describe: describedAs("run-continued", anItem().ID)}
 	runID, err := starterOn(service).Start(t.Context(), anItem())
 	require.NoError(t, err)
 	require.Equal(t, "run-continued", runID)
 	require.Len(t, service.described, 1)
 	require.Equal(t, "shop", service.described[0].Namespace)
-	require.Equal(t, WorkflowID(anItem().ExecutionID), service.described[0].Execution.WorkflowId)
+	require.Equal(t, WorkflowID(anItem().ID), service.described[0].Execution.WorkflowId)
 	require.Empty(t, service.described[0].Execution.RunId, "the newest run of the chain")
 }
 
@@ -251,7 +251,7 @@ func TestAlreadyExistsThatDoesNotSayWhoseItIsIsLookedAt(t *testing.T) {
 	bare := func(*startRequest) (*startResponse, error) {
 		return nil, serviceerror.NewAlreadyExists("already there")
 	}
-	service := &startService{start: bare, describe: describedAs("run-there", anItem().ExecutionID)}
+	service := &startService{start: bare, describe: describedAs("run-there", anItem().ID)}
 	runID, err := starterOn(service).Start(t.Context(), anItem())
 	require.NoError(t, err)
 	require.Equal(t, "run-there", runID)
@@ -276,7 +276,7 @@ func TestAlreadyStartedByAStrangerFailsTheItem(t *testing.T) {
 			service := &startService{start: alreadyStarted("somebody-else"), describe: describe}
 			_, err := starterOn(service).Start(t.Context(), anItem())
 			require.ErrorIs(t, err, ErrForeign)
-			require.ErrorContains(t, err, WorkflowID(anItem().ExecutionID))
+			require.ErrorContains(t, err, WorkflowID(anItem().ID))
 			require.Equal(t, engine.Permanent, Classify(err))
 		})
 	}
@@ -326,26 +326,26 @@ func TestErrorWithoutProofThatNothingWasSentLeavesDoubt(t *testing.T) {
 
 func TestFindKnowsOursFromNobodysAndAStrangers(t *testing.T) {
 	t.Parallel()
-	service := &startService{describe: describedAs("run-found", anItem().ExecutionID)}
-	runID, found, err := starterOn(service).Find(t.Context(), Execution{ID: anItem().ExecutionID})
+	service := &startService{describe: describedAs("run-found", anItem().ID)}
+	runID, found, err := starterOn(service).Find(t.Context(), Execution{ID: anItem().ID})
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, "run-found", runID)
 
 	service.describe = describedAs("run-there", "")
-	_, found, err = starterOn(service).Find(t.Context(), Execution{ID: anItem().ExecutionID})
+	_, found, err = starterOn(service).Find(t.Context(), Execution{ID: anItem().ID})
 	require.NoError(t, err)
 	require.False(t, found)
 
 	service.describe = func(*describeRequest) (*describeResponse, error) { return nil, serviceerror.NewNotFound("x") }
-	_, found, err = starterOn(service).Find(t.Context(), Execution{ID: anItem().ExecutionID})
+	_, found, err = starterOn(service).Find(t.Context(), Execution{ID: anItem().ID})
 	require.NoError(t, err)
 	require.False(t, found)
 
 	service.describe = func(*describeRequest) (*describeResponse, error) {
 		return nil, serviceerror.NewNamespaceNotFound("x")
 	}
-	_, _, err = starterOn(service).Find(t.Context(), Execution{ID: anItem().ExecutionID})
+	_, _, err = starterOn(service).Find(t.Context(), Execution{ID: anItem().ID})
 	require.Error(t, err, "a missing namespace differs from a missing workflow")
 	require.Empty(t, service.started, "describing starts nothing")
 }
@@ -353,6 +353,6 @@ func TestFindKnowsOursFromNobodysAndAStrangers(t *testing.T) {
 func TestMemoIsReadableJSON(t *testing.T) {
 	t.Parallel()
 	var id string
-	require.NoError(t, json.Unmarshal(jsonString(anItem().ExecutionID), &id))
-	require.Equal(t, anItem().ExecutionID, id)
+	require.NoError(t, json.Unmarshal(jsonString(anItem().ID), &id))
+	require.Equal(t, anItem().ID, id)
 }

@@ -11,7 +11,7 @@ func TestStopAsksForTheEndOfTheRunThatIsOpen(t *testing.T) {
 	t.Parallel()
 	stop := func(how string, service *fakeService) error {
 		return (&Client{Service: service, Namespace: "shop"}).Stop(t.Context(),
-			Stop{ExecutionID: "e1", How: how, Reason: "enough", RequestedBy: "ann"})
+			Stop{Execution: Execution{ID: "e1"}, How: how, Reason: "enough", RequestedBy: "ann"})
 	}
 	service := &fakeService{newest: described("run-3", "e1", true)}
 	require.NoError(t, stop("CANCEL", service))
@@ -36,7 +36,7 @@ func TestStopAsksForNobodyElsesEnd(t *testing.T) {
 		"an unrelated workflow": {newest: described("run-3", "somebody else", true)},
 		"away":                  {newest: described("run-3", "e1", true), describe: serviceerror.NewUnavailable("x")},
 	} {
-		err := (&Client{Service: service}).Stop(t.Context(), Stop{ExecutionID: "e1", How: "TERMINATE"})
+		err := (&Client{Service: service}).Stop(t.Context(), Stop{Execution: Execution{ID: "e1"}, How: "TERMINATE"})
 		require.Error(t, err, name)
 		require.Empty(t, service.stops, name)
 	}

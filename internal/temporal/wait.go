@@ -161,7 +161,7 @@ func (t *Client) closed(ctx context.Context, execution Execution) (event *histor
 func (t *Client) closeRequest(execution Execution) *workflowservice.GetWorkflowExecutionHistoryRequest {
 	return &workflowservice.GetWorkflowExecutionHistoryRequest{
 		Namespace:              t.namespace(execution.Namespace),
-		Execution:              &commonpb.WorkflowExecution{WorkflowId: WorkflowID(execution.ID), RunId: execution.RunID},
+		Execution:              &commonpb.WorkflowExecution{WorkflowId: execution.Workflow(), RunId: execution.RunID},
 		HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
 		SkipArchival:           true,
 	}

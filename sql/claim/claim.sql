@@ -60,12 +60,14 @@ from pgdispatch.workflow_definition_versions v where v.id = any ($1::text[]::uui
 -- replica that will watch the executions; null means no room. The settle decides it, and if it writes the same value, no
 -- index entry changes. Definitions without a namespace use own_namespace. The last row has no item, but the standing. A
 -- receipt in it is true once this transaction has committed.
+drop function if exists pgdispatch.claim(text, interval, text, text, jsonb); -- it returned other columns
 create or replace function pgdispatch.claim(owner text, lease interval, watcher text, own_namespace text, proposal jsonb)
 returns table (
     id bigint, token bigint, execution_id text, workspace_id text, workflow_definition_id text,
     workflow_definition_version_id text, namespace text, workflow_type text, task_queue text, input text, execution_timeout interval,
     version_revision text, params text, traceparent text, attempt_count integer, failure_count integer, max_attempts integer, outcome_unknown boolean,
-    unanswered_for interval, problem text, waited interval, priority integer, start_options text, limit_key text, standing json
+    unanswered_for interval, problem text, waited interval, priority integer, start_options text, limit_key text, workflow_id text,
+    workflow_id_policy text, standing json
 )
 language plpgsql volatile
 as $$
@@ -90,6 +92,7 @@ begin
         returning q.*
     ), item as materialized (
         select q.*, v.id as version_id, v.revision, d.input, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
+               d.workflow_id_policy,
                case when num_nonnulls(d.start_options, q.start_options) > 0 then
                    (coalesce(d.start_options, '{}') || coalesce(q.start_options, '{}'))::text
                end as options,
@@ -113,8 +116,9 @@ begin
         ) v on true
     ), execution as ( -- the row exists before its start is sent
         insert into pgdispatch.workflow_executions as e
-            (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, namespace, watcher, first_sent_at)
-        select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, watcher, i.first_sent_at
+            (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, namespace, watcher, first_sent_at,
+             workflow_id)
+        select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, watcher, i.first_sent_at, i.workflow_id
         from item i where i.workflow_type is not null and (i.version_id is not null or i.input <> 'envelope')
         on conflict (id) do update
         set workflow_definition_version_id = excluded.workflow_definition_version_id, namespace = excluded.namespace,
@@ -124,7 +128,8 @@ begin
            coalesce(i.version_id::text, ''), coalesce(i.namespace, ''), coalesce(i.workflow_type, ''), coalesce(i.task_queue, ''),
            coalesce(i.input, ''), coalesce(i.execution_timeout, '0'), coalesce(i.revision, ''), i.params::text, coalesce(i.traceparent, ''),
            i.attempt_count, i.failure_count, coalesce(i.max_attempts, 0), i.outcome_unknown, c.at_time - i.first_sent_at, coalesce(i.problem, ''),
-           c.at_time - greatest(i.created_at, i.run_at), i.priority, i.options, coalesce(i.limit_key, ''), null::json
+           c.at_time - greatest(i.created_at, i.run_at), i.priority, i.options, coalesce(i.limit_key, ''),
+           coalesce(i.workflow_id, ''), case when i.workflow_id is not null then coalesce(i.workflow_id_policy, '') else '' end, null::json
     from item i;
     if c.rated then
         perform pgdispatch.claim_debits(p.entries, c.entries, c.last_token, c.at_time);
@@ -135,7 +140,7 @@ begin
     c.heads := null;
     c.took := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000; -- microseconds, without commit
     return query select 0::bigint, 0::bigint, '', '', '', '', '', '', '', '', interval '0', '', null, '', 0, 0, 0, false,
-        interval '0', '', interval '0', 0, null, '', to_json(c);
+        interval '0', '', interval '0', 0, null, '', '', '', to_json(c);
 end;
 $$;
 

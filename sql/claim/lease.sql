@@ -15,6 +15,20 @@ where q.id = held.id
   and q.lease_expires_at > clock_timestamp()
 returning q.id
 
+-- name: behind
+-- reads
+-- $1 a claimed item that names a workflow ID. Returns whether another item of the same one is to be started first: one
+-- that was claimed before and is not settled, or one whose start was sent and not answered. Of several such, the first
+-- enqueued is first.
+select exists (
+    select from pgdispatch.workflow_execution_queue q
+    join pgdispatch.workflow_executions e on e.id = q.execution_id
+    join pgdispatch.workflow_executions n on n.workflow_id = e.workflow_id and n.namespace = e.namespace and n.finished_at is null and n.id <> e.id
+    join pgdispatch.workflow_execution_queue o on o.execution_id = n.id
+    where q.id = $1::bigint
+      and case when q.outcome_unknown then o.outcome_unknown and o.id < q.id
+               else o.outcome_unknown or o.status = 'CLAIMED' and o.lease_token < q.lease_token end)
+
 -- function: requeue
 -- CLAIMED -> PENDING, for items whose lease expired. The owner may have started the workflow, so the item keeps its
 -- slot until its start is answered. A lost lease counts only if the item may have killed its holder. A holder that

@@ -71,9 +71,11 @@ with state as materialized (
               q.run_at <= (select g.at_time from granted g) and q.workspace_id = $8::text::uuid and q.priority = $9::integer
               and (q.start_before > (select g.at_time from granted g) or q.failure_count > 0) is not false end -- see cancel_late
     returning q.id, q.execution_id, q.workspace_id, q.workflow_definition_id, q.priority, q.params, q.traceparent, q.start_options,
-              q.created_at, q.run_at, q.lease_token, q.attempt_count, q.failure_count, q.lost_lease_count, q.outcome_unknown
+              q.created_at, q.run_at, q.lease_token, q.attempt_count, q.failure_count, q.lost_lease_count, q.outcome_unknown,
+              q.workflow_id
 ), item as materialized (
     select q.*, v.id as version_id, v.revision, d.input, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
+           d.workflow_id_policy,
            case when num_nonnulls(d.start_options, q.start_options) > 0 then
                (coalesce(d.start_options, '{}') || coalesce(q.start_options, '{}'))::text
            end as options,
@@ -93,8 +95,9 @@ with state as materialized (
     ) v on true
 ), execution as ( -- the row exists before its start is sent
     insert into pgdispatch.workflow_executions as e
-        (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, namespace, watcher, first_sent_at)
-    select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, $3::text, g.at_time
+        (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, namespace, watcher, first_sent_at,
+         workflow_id)
+    select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, $3::text, g.at_time, i.workflow_id
     from item i cross join granted g
     where i.workflow_type is not null and (i.version_id is not null or i.input <> 'envelope')
     on conflict (id) do update
@@ -111,7 +114,8 @@ select coalesce(i.id, 0) as id, coalesce(i.lease_token, 0) as token, coalesce(i.
        coalesce(i.attempt_count, 0) as attempt_count, coalesce(i.failure_count, 0) as failure_count, coalesce(i.max_attempts, 0) as max_attempts,
        coalesce(i.outcome_unknown, false) as outcome_unknown, interval '0' as unanswered_for, coalesce(i.problem, '') as problem,
        coalesce(g.at_time - greatest(i.created_at, i.run_at), '0') as waited, coalesce(i.priority, 0) as priority,
-       i.options as start_options, '' as limit_key,
+       i.options as start_options, '' as limit_key, coalesce(i.workflow_id, '') as workflow_id,
+       case when i.workflow_id is not null then coalesce(i.workflow_id_policy, '') else '' end as workflow_id_policy,
        case when i.lease_token is not distinct from (select min(o.lease_token) from item o) then
            json_build_object('at_time', g.at_time, 'declined', g.declined, 'epoch', g.epoch, 'paused', g.paused, 'room', g.room,
                'last_token', g.last_token, 'tokens', g.tokens,

@@ -1,5 +1,9 @@
 -- What is valid for an item and its start options. Go reads nothing that is not: see internal/temporal/options.go.
 
+{{- /* A regular expression: the beginning of the workflow IDs that pgdispatch, for other items, and Temporal use. */ -}}
+{{ define "reserved_workflow_id" -}}
+^(/_sys/|temporal-sys-|execution-(urn:uuid:|\{)?[0-9a-f]{8}(-?[0-9a-f]{4}){4}[0-9a-f]{8}){{ end }}
+
 -- function: check_definition
 -- Raises an error if an item cannot be of this workspace and definition.
 create or replace function pgdispatch.check_definition(workspace uuid, definition uuid) returns void
@@ -102,6 +106,23 @@ begin
     if length(key) not between 1 and 200 then
         raise exception '% has % characters: a limit key must have 1 to 200', field, length(key)
             using errcode = 'PGD12', hint = 'Omit it, or use a hash of the key.';
+    end if;
+end;
+$$;
+
+-- function: check_workflow_id
+-- Raises an error if an item cannot name this workflow ID.
+create or replace function pgdispatch.check_workflow_id(workflow_id text) returns void
+language plpgsql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if octet_length(workflow_id) not between 1 and 1000 or workflow_id ~ '[[:cntrl:]]' then
+        raise exception 'workflow_id has % bytes: it must have 1 to 1000, without control characters', octet_length(workflow_id)
+            using errcode = 'PGD15', hint = 'Omit it, or use a hash of what it names.';
+    elsif workflow_id ~* '{{ template "reserved_workflow_id" }}' then
+        raise exception 'workflow_id begins with %, which is reserved', substring(workflow_id from '(?i)^(?:execution-|/_sys/|temporal-sys-)')
+            using errcode = 'PGD15', hint = 'Begin it with a word of your own, such as order-17.';
     end if;
 end;
 $$;

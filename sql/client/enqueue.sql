@@ -10,11 +10,14 @@
 -- Runs as the caller, whose privileges and policies apply as for a plain insert. The functions that it calls as the
 -- owner need the execution ID of an item, which only those who may see the item can know.
 drop function if exists pgdispatch.enqueue(uuid, uuid, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text);
+drop function if exists pgdispatch.enqueue(uuid, uuid, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text, timestamptz);
 create or replace function pgdispatch.enqueue(workspace_id uuid, workflow_definition_id uuid, params jsonb default '{}', key text default null,
     on_conflict text default null, quiet interval default null, at_most interval default null, priority integer default null,
     run_at timestamptz default null, traceparent text default null, start_options jsonb default null,
     limit_key text default null, -- of a new item; one that waits keeps its own
-    start_before timestamptz default null, out id bigint, out execution_id uuid, out action text)
+    start_before timestamptz default null,
+    workflow_id text default null, -- as limit_key
+    out id bigint, out execution_id uuid, out action text)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off -- a plan made while the tables are small must not scan them later
@@ -53,11 +56,12 @@ begin
             end if;
         end if;
         insert into pgdispatch.workflow_execution_queue as q
-            (workspace_id, workflow_definition_id, params, priority, run_at, traceparent, start_options, limit_key, start_before)
+            (workspace_id, workflow_definition_id, params, priority, run_at, traceparent, start_options, limit_key, start_before,
+             workflow_id)
         values (enqueue.workspace_id, enqueue.workflow_definition_id, given, coalesce(enqueue.priority, 0),
                 case when policy = 'debounce' then least(clock_timestamp() + enqueue.quiet, now() + enqueue.at_most)
                      else coalesce(enqueue.run_at, least(now(), clock_timestamp())) end,
-                enqueue.traceparent, enqueue.start_options, enqueue.limit_key, enqueue.start_before)
+                enqueue.traceparent, enqueue.start_options, enqueue.limit_key, enqueue.start_before, enqueue.workflow_id)
         returning q.id, q.execution_id into id, execution_id;
         if id is null then
             return; -- a trigger of the application suppressed the row
@@ -72,17 +76,19 @@ $$;
 -- function: enqueue_named
 -- Enqueues an item as enqueue does, with the workspace and the definition by their names.
 drop function if exists pgdispatch.enqueue_named(text, text, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text);
+drop function if exists
+    pgdispatch.enqueue_named(text, text, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text, timestamptz);
 create or replace function pgdispatch.enqueue_named(workspace text, definition text, params jsonb default '{}', key text default null,
     on_conflict text default null, quiet interval default null, at_most interval default null, priority integer default null,
     run_at timestamptz default null, traceparent text default null, start_options jsonb default null, limit_key text default null,
-    start_before timestamptz default null, out id bigint, out execution_id uuid, out action text)
+    start_before timestamptz default null, workflow_id text default null, out id bigint, out execution_id uuid, out action text)
 language sql volatile
 set search_path = pg_catalog, pg_temp
 as $$
     select e.id, e.execution_id, e.action
     from pgdispatch.named_definition(workspace, definition) n
     cross join lateral pgdispatch.enqueue(n.workspace_id, n.definition_id, params, key, on_conflict, quiet, at_most, priority,
-        run_at, traceparent, start_options, limit_key, start_before) e
+        run_at, traceparent, start_options, limit_key, start_before, workflow_id) e
 $$;
 
 -- function: named_definition
@@ -128,9 +134,9 @@ begin
     new.params := coalesce(new.params, '{}');
     insert into pgdispatch.workflow_execution_queue as q
         (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options,
-         limit_key, start_before)
+         limit_key, start_before, workflow_id)
     values (new.workspace_id, new.workflow_definition_id, new.priority, new.run_at, new.params, new.idempotency_key, new.traceparent,
-            new.start_options, new.limit_key, new.start_before)
+            new.start_options, new.limit_key, new.start_before, new.workflow_id)
     returning q.id, q.execution_id into new.id, new.execution_id;
 
     -- The row's values, for RETURNING.

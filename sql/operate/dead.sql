@@ -210,7 +210,7 @@ begin
 
     with letters as materialized (
         select q.id, gen_random_uuid() as execution_id, q.workspace_id, q.workflow_definition_id, q.params, q.priority, q.traceparent,
-               q.start_options, q.limit_key
+               q.start_options, q.limit_key, q.workflow_id
         from pgdispatch.workflow_execution_queue q
         join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id and d.workspace_id = q.workspace_id
         left join pgdispatch.dead_letter_marks m on m.item_id = q.id
@@ -219,8 +219,10 @@ begin
           and (m.item_id is null or r.status = 'CANCELLED' or (even_discarded and m.mark = 'DISCARDED'))
     ), made as (
         insert into pgdispatch.workflow_execution_queue as n
-            (execution_id, workspace_id, workflow_definition_id, params, priority, traceparent, start_options, limit_key)
-        select l.execution_id, l.workspace_id, l.workflow_definition_id, l.params, l.priority, l.traceparent, l.start_options, l.limit_key
+            (execution_id, workspace_id, workflow_definition_id, params, priority, traceparent, start_options, limit_key,
+             workflow_id)
+        select l.execution_id, l.workspace_id, l.workflow_definition_id, l.params, l.priority, l.traceparent, l.start_options, l.limit_key,
+               l.workflow_id
         from letters l
         order by l.id
         returning n.id, n.execution_id

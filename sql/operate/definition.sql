@@ -20,7 +20,8 @@ with page as materialized (
 select d.id::text, d.workspace_id::text, p.workspace, d.name, d.workflow_type, coalesce(d.namespace, '') as namespace,
        d.task_queue, d.max_attempts, d.execution_timeout,
        (select max(v.version) from pgdispatch.workflow_definition_versions v where v.workflow_definition_id = d.id) as version,
-       d.input, coalesce(d.limit_key, '') as limit_key, coalesce(d.limit_key_param, '') as limit_key_param, d.created_at
+       d.input, coalesce(d.limit_key, '') as limit_key, coalesce(d.limit_key_param, '') as limit_key_param,
+       d.workflow_id_policy, d.created_at
 from page p
 join pgdispatch.workflow_definitions d on d.id = p.id
 order by p.workspace, d.workspace_id, d.name
@@ -31,7 +32,7 @@ order by p.workspace, d.workspace_id, d.name
 -- with its newest version (null: it has none, and cannot be started if its input is an envelope).
 select d.id::text, d.name, d.workflow_type, coalesce(d.namespace, '') as namespace, d.task_queue, d.max_attempts,
        d.execution_timeout, v.version, d.input, coalesce(d.limit_key, '') as limit_key,
-       coalesce(d.limit_key_param, '') as limit_key_param, d.created_at
+       coalesce(d.limit_key_param, '') as limit_key_param, d.workflow_id_policy, d.created_at
 from (select d.* from pgdispatch.workflow_definitions d
       where d.workspace_id = $1::text::uuid and ($3::text[] is null or d.workspace_id = any ($3::text[]::uuid[]))
       order by d.name limit $2::bigint) d
@@ -44,14 +45,16 @@ order by d.name
 -- writes a workflow definition with its first version, and the audit log
 -- $1 workspace, $2 name, $3 workflow type, $4 task queue, $5 namespace (null: the replicas'), $6 max_attempts (null: 3), $7
 -- execution_timeout (null: none), $8 graph, $9 who, $10 input (null: envelope), $11 limit_key (null: none), $12
--- limit_key_param (null: none).
+-- limit_key_param (null: none), $13 workflow_id_policy (null: reject).
 with made as (
     insert into pgdispatch.workflow_definitions
-        (workspace_id, name, workflow_type, task_queue, namespace, max_attempts, execution_timeout, input, limit_key, limit_key_param)
+        (workspace_id, name, workflow_type, task_queue, namespace, max_attempts, execution_timeout, input, limit_key, limit_key_param,
+         workflow_id_policy)
     select w.id, $2::text, $3::text, $4::text, $5::text, coalesce($6::integer, 3), $7::interval, coalesce($10::text, 'envelope'),
-           $11::text, $12::text
+           $11::text, $12::text, coalesce($13::text, 'reject')
     from pgdispatch.workspaces w where w.id = $1::text::uuid
-    returning id, workspace_id, name, workflow_type, task_queue, namespace, max_attempts, execution_timeout, input, limit_key, limit_key_param
+    returning id, workspace_id, name, workflow_type, task_queue, namespace, max_attempts, execution_timeout, input, limit_key, limit_key_param,
+        workflow_id_policy
 ), versioned as (
     insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
     select m.id, 1, $8::text::jsonb from made m

@@ -4,7 +4,7 @@
 {{ define "lines" -}}
 rows from (jsonb_to_recordset($1::jsonb) as (workspace_id uuid, definition_id uuid, params jsonb, priority integer,
         run_at timestamptz, run_in float8, start_before timestamptz, start_in float8, idempotency_key text, limit_key text, traceparent text,
-        start_options jsonb, key text, on_conflict text, quiet float8, at_most float8)) with ordinality l
+        start_options jsonb, workflow_id text, key text, on_conflict text, quiet float8, at_most float8)) with ordinality l
 {{- end }}
 {{ define "run_at" }}coalesce(l.run_at, now() + make_interval(secs => l.run_in)){{ end }}
 {{ define "start_before" }}coalesce(l.start_before, now() + make_interval(secs => l.start_in)){{ end }}
@@ -12,13 +12,13 @@ rows from (jsonb_to_recordset($1::jsonb) as (workspace_id uuid, definition_id uu
 -- name: item_enqueue
 -- writes a new item and the audit log
 -- $1 workspace, $2 definition, $3 params, $4 priority, $5 run_at or, if that is null, $6 from now (null: at once), $7
--- idempotency key, $8 who, $9 limit key, $10 start_before or, if that is null, $11 from now (null: any time). Inserts one
--- PENDING item, or finds the one that already has this key.
+-- idempotency key, $8 who, $9 limit key, $10 start_before or, if that is null, $11 from now (null: any time), $12
+-- workflow ID. Inserts one PENDING item, or finds the one that already has this key.
 with made as (
     insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, limit_key,
-         start_before)
+         start_before, workflow_id)
     values ($1::text::uuid, $2::text::uuid, $3::text::jsonb, $4::integer, coalesce($5::timestamptz, now() + $6::interval, now()), $7::text, $9::text,
-            coalesce($10::timestamptz, now() + $11::interval))
+            coalesce($10::timestamptz, now() + $11::interval), $12::text)
     on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing
     returning id, execution_id, workspace_id
 ), noted as (
@@ -37,10 +37,12 @@ where q.workspace_id = $1::text::uuid and q.idempotency_key = $7::text and not e
 -- workspace has already, and returns the IDs of the new ones.
 with made as (
     insert into pgdispatch.workflow_execution_queue
-        (workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, limit_key, start_options, start_before)
+        (workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, limit_key, start_options, start_before,
+         workflow_id)
     select l.workspace_id, l.definition_id, l.params, coalesce(l.priority, 0),
            coalesce({{ template "run_at" }}, now()),
-           l.idempotency_key, l.traceparent, l.limit_key, l.start_options, {{ template "start_before" }}
+           l.idempotency_key, l.traceparent, l.limit_key, l.start_options, {{ template "start_before" }},
+           l.workflow_id
     from {{ template "lines" }}
     order by l.ordinality
     on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing
@@ -64,7 +66,7 @@ with made as materialized (
     cross join lateral pgdispatch.enqueue(workspace_id => l.workspace_id, workflow_definition_id => l.definition_id, params => l.params,
         priority => l.priority, run_at => {{ template "run_at" }}, key => l.key, on_conflict => l.on_conflict,
         quiet => make_interval(secs => l.quiet), at_most => make_interval(secs => l.at_most), traceparent => l.traceparent,
-        limit_key => l.limit_key, start_options => l.start_options,
+        limit_key => l.limit_key, start_options => l.start_options, workflow_id => l.workflow_id,
         start_before => {{ template "start_before" }}) e
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
@@ -105,7 +107,8 @@ select q.id, q.execution_id::text, q.status,
        coalesce(d.name, '') as workflow_definition,
        q.priority, q.run_at, greatest(q.run_at - clock_timestamp(), '0') as due_in, q.start_before,
        case when $3::boolean then q.params end as params, coalesce(q.idempotency_key, '') as idempotency_key,
-       coalesce(q.traceparent, '') as traceparent, coalesce(q.limit_key, '') as limit_key, coalesce(k.key, '') as enqueue_key,
+       coalesce(q.traceparent, '') as traceparent, coalesce(q.limit_key, '') as limit_key,
+       coalesce(q.workflow_id, 'execution-' || q.execution_id) as workflow_id, coalesce(k.key, '') as enqueue_key,
        q.attempt_count, q.failure_count, d.max_attempts, q.lost_lease_count, q.outcome_unknown,
        coalesce('parked, retried at ' || p.try_at::timestamptz(0) || ': ' || p.error, q.last_error, '') as last_error,
        q.created_at, clock_timestamp() - q.created_at as age,

@@ -17,6 +17,18 @@ with sent as materialized (
 )
 select s.id from sent s
 
+-- name: signal_send_to
+-- writes signals and the audit log
+-- $1 workspace, $2 workflow ID that its item names, $3 name, $4 payload, $5 who. Returns the signal's ID.
+with sent as materialized (
+    select pgdispatch.signal_workflow($1::text::uuid, $2::text, $3::text, $4::text::jsonb) as id
+), noted as (
+    insert into pgdispatch.admin_log (who, action, subject, details)
+    select $5::text, 'executions signal', 'workspace ' || $1::text,
+           jsonb_build_object('signal', s.id, 'name', $3::text, 'workflow_id', $2::text) from sent s
+)
+select s.id from sent s
+
 -- name: signal_list
 -- reads
 -- $1 execution (null: all), $2 states (null: all), $3 at most, $4 workspaces (null: all). Newest first.

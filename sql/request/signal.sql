@@ -4,7 +4,8 @@
 -- writes signals
 -- $1 to $5 signals to settle, with the try, outcome, error and run of each; $6 executions started since; $7 at most.
 -- Returns what next_signals returns.
-select t.id, t.tries, t.request_id::text, t.execution_id::text, t.namespace, t.run_id, t.name, t.payload, t.waited, t.given_up, t.signals,
+select t.id, t.tries, t.request_id::text, t.execution_id::text, t.workflow_id, t.started_run as run_id, t.namespace,
+       t.run_id as send_to, t.name, t.payload, t.waited, t.given_up, t.signals,
        t.next_in, t.waits, t.doubtful as unanswered
 from pgdispatch.next_signals($1::bigint[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::text[]::uuid[], $7) t
 
@@ -50,6 +51,31 @@ begin
 end;
 $$;
 
+-- function: signal_workflow
+-- Sends a signal, as signal does, to the newest item of the workspace that names the workflow ID and has not ended.
+create or replace function pgdispatch.signal_workflow(workspace uuid, workflow_id text, name text, payload jsonb default null) returns bigint
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off -- a plan made while the tables are small must not scan them later
+set jit = off
+as $$
+declare
+    execution uuid;
+begin
+    select q.execution_id into execution
+    from pgdispatch.workflow_execution_queue q
+    where q.workflow_id = signal_workflow.workflow_id and q.workspace_id = workspace and q.stage in ('WAITS', 'HOLDS', 'DOUBT')
+      and not pgdispatch.kept_out(workspace)
+    order by q.id desc limit 1;
+    if not found then
+        raise exception 'no item of workspace % with workflow_id % waits or runs', coalesce(workspace::text, 'null'),
+                coalesce(quote_literal(signal_workflow.workflow_id), 'null')
+            using errcode = 'PGD44', hint = 'Use the workflow_id of an item that has not ended, or pgdispatch.signal with its execution_id.';
+    end if;
+    return pgdispatch.signal(execution, name, payload);
+end;
+$$;
+
 -- function: next_signals
 -- Settles signals that the caller has sent, and returns those that it must send now: of each execution the oldest open
 -- one, if its workflow runs. The others wait, which costs nothing until their turn. Taking a signal postpones its next
@@ -62,9 +88,11 @@ $$;
 -- A signal whose workflow ended before the first try is given up here, with all others of its execution: one row has
 -- given_up, and their number in signals. The last row has no execution; next_in is when to take again, null if no signal
 -- is open, and waits is true if one waits for its workflow's start or for an earlier signal.
+drop function if exists pgdispatch.next_signals(bigint[], integer[], text[], text[], text[], uuid[], integer); -- it returned other columns
 create or replace function pgdispatch.next_signals(settled bigint[], takes integer[], outcomes text[], errors text[], runs text[],
     started uuid[], at_most integer)
-returns table (id bigint, tries integer, request_id uuid, execution_id uuid, namespace text, run_id text, name text, payload text,
+returns table (id bigint, tries integer, request_id uuid, execution_id uuid, namespace text, workflow_id text, started_run text,
+    run_id text, name text, payload text,
     waited interval, given_up text, signals integer, next_in interval, waits boolean, doubtful boolean)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -90,7 +118,7 @@ begin
         for update skip locked
     loop
         exit when at_most = 0;
-        select e.namespace, e.run_id, e.status, q.status as item,
+        select e.namespace, e.workflow_id, e.run_id, e.status, q.status as item,
                signal.id <= (select t.doubtful_to from pgdispatch.signal_turn t) as doubtful,
                exists (select from pgdispatch.signals o
                        where o.execution_id = signal.execution_id and o.state = 'OPEN' and o.id < signal.id) as behind,
@@ -111,7 +139,7 @@ begin
             set tries = s.tries + 1, next_try_at = clock_timestamp() + lease,
                 run_id = coalesce(s.run_id, x.last_run, case when not x.doubtful then x.run_id end)
             where s.id = signal.id
-            returning s.id, s.tries, s.request_id, s.execution_id, x.namespace, s.run_id, s.name, s.payload::text,
+            returning s.id, s.tries, s.request_id, s.execution_id, x.namespace, x.workflow_id, x.run_id, s.run_id, s.name, s.payload::text,
                       clock_timestamp() - s.sent_at, null::text, null::integer, null::interval, null::boolean, x.doubtful;
         else
             given_up := case x.item

@@ -4,7 +4,7 @@
 -- PENDING -> CANCELLED
 -- $1 at most. Returns whether stop requests are open, and a row for each that is to be carried out now. There is always
 -- a first row; its execution_id is null if nothing is to be done.
-select o.open, t.execution_id::text, t.namespace, t.how, t.reason, t.requested_by
+select o.open, t.execution_id::text, t.workflow_id, t.run_id, t.namespace, t.how, t.reason, t.requested_by
 from (select exists (select from pgdispatch.stop_requests s where s.state = 'OPEN') as open) o
 left join pgdispatch.take_stops($1::integer) t on true
 
@@ -80,8 +80,9 @@ $$;
 -- PENDING -> CANCELLED. Returns the open requests that are due and whose workflows run, for the caller to carry out.
 -- Taking a request postpones its next try: nobody else takes it meanwhile, and another replica does if the caller dies.
 -- Requests whose workflow has ended are settled here. An item that returned instead of being started is withdrawn.
+drop function if exists pgdispatch.take_stops(integer); -- it returned other columns
 create or replace function pgdispatch.take_stops(at_most integer)
-returns table (execution_id uuid, namespace text, how text, reason text, requested_by text)
+returns table (execution_id uuid, workflow_id text, run_id text, namespace text, how text, reason text, requested_by text)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
@@ -91,7 +92,7 @@ declare
     outcome text;
 begin
     for request in
-        select s.execution_id, s.how, s.reason, s.requested_by, s.tries, e.status, e.finished_at, e.namespace,
+        select s.execution_id, s.how, s.reason, s.requested_by, s.tries, e.status, e.finished_at, e.workflow_id, e.run_id, e.namespace,
                coalesce(q.status = 'PENDING' and not q.outcome_unknown, false) as waits,
                e.id is null and q.id is null as gone
         from pgdispatch.stop_requests s
@@ -120,6 +121,8 @@ begin
             set tries = s.tries + 1, next_try_at = clock_timestamp() + least(interval '1 second' * 2 ^ least(s.tries, 10), interval '30 seconds')
             where s.execution_id = request.execution_id;
             execution_id := request.execution_id;
+            workflow_id := request.workflow_id;
+            run_id := request.run_id;
             namespace := request.namespace;
             how := request.how;
             reason := request.reason;

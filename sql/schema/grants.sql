@@ -50,15 +50,16 @@ grant execute on function
 
 -- enqueuer
 grant insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options, limit_key,
-              start_before),
-      select (id, execution_id, workspace_id, workflow_definition_id, status, idempotency_key)
+              start_before, workflow_id),
+      select (id, execution_id, workspace_id, workflow_definition_id, status, idempotency_key, workflow_id)
     on pgdispatch.workflow_execution_queue to pgdispatch_enqueuer;
 grant insert, select on pgdispatch.enqueue to pgdispatch_enqueuer;
-grant execute on function pgdispatch.cancel(uuid), pgdispatch.own_workspaces(), pgdispatch.signal(uuid, text, jsonb) to pgdispatch_enqueuer;
+grant execute on function pgdispatch.cancel(uuid), pgdispatch.own_workspaces(), pgdispatch.signal(uuid, text, jsonb),
+    pgdispatch.signal_workflow(uuid, text, text, jsonb) to pgdispatch_enqueuer;
 -- those that enqueue calls; the ones that run as the owner need an execution ID, as cancel does
 grant execute on function
-    pgdispatch.enqueue(uuid, uuid, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text, timestamptz),
-    pgdispatch.enqueue_named(text, text, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text, timestamptz),
+    pgdispatch.enqueue(uuid, uuid, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text, timestamptz, text),
+    pgdispatch.enqueue_named(text, text, jsonb, text, text, interval, interval, integer, timestamptz, text, jsonb, text, timestamptz, text),
     pgdispatch.named_definition(text, text), pgdispatch.check_policy(text, text, interval, interval, timestamptz, timestamptz),
     pgdispatch.keyed_item(uuid, uuid, text, jsonb, integer, timestamptz, text, jsonb, timestamptz),
     pgdispatch.replace_waiting(uuid, jsonb, integer, timestamptz, text, jsonb, interval, interval, timestamptz), pgdispatch.take_key(uuid, text, bigint, boolean)
@@ -68,7 +69,7 @@ grant execute on function
 grant delete on pgdispatch.parked_items to pgdispatch_operator;
 grant update (run_at),
       insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options, limit_key,
-              start_before)
+              start_before, workflow_id)
     on pgdispatch.workflow_execution_queue to pgdispatch_operator;
 grant update (plan, paused, max_concurrent_workflows, max_starts_per_second, max_burst_workflows) on pgdispatch.workspaces to pgdispatch_operator;
 grant insert, update, delete on pgdispatch.limits to pgdispatch_operator;
@@ -77,14 +78,15 @@ grant update (max_claims, paused, retention, dead_letter_retention, result_bytes
 grant insert (who, action, subject, details) on pgdispatch.admin_log to pgdispatch_operator;
 grant execute on function
     pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_input(jsonb, text),
-    pgdispatch.is_base64(jsonb), pgdispatch.check_limit_key(text, text), pgdispatch.check_start_before(timestamptz, timestamptz),
+    pgdispatch.is_base64(jsonb), pgdispatch.check_limit_key(text, text), pgdispatch.check_workflow_id(text),
+    pgdispatch.check_start_before(timestamptz, timestamptz),
     pgdispatch.check_start_options(jsonb, jsonb, boolean),
     pgdispatch.check_start_option_groups(jsonb), pgdispatch.start_option_size(text, jsonb),
     pgdispatch.check_rates(integer[], interval[]), pgdispatch.row_change(jsonb, jsonb),
     pgdispatch.discard(uuid, text), pgdispatch.discard_items(bigint[], text),
     pgdispatch.replay(uuid, text), pgdispatch.replay_items(bigint[], text, boolean),
     pgdispatch.request_cancel(uuid, text, text), pgdispatch.request_stop(uuid, text, text, text), pgdispatch.request_terminate(uuid, text, text),
-    pgdispatch.signal(uuid, text, jsonb), pgdispatch.resend_signal(bigint)
+    pgdispatch.signal(uuid, text, jsonb), pgdispatch.signal_workflow(uuid, text, text, jsonb), pgdispatch.resend_signal(bigint)
     to pgdispatch_operator;
 -- A database that was isolated before this role existed has a policy that does not name it.
 select pgdispatch.isolate_workspaces(true)
@@ -113,7 +115,8 @@ grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;
 grant update on pgdispatch.stall_look, pgdispatch.stop_requests, pgdispatch.signals, pgdispatch.signal_turn to pgdispatch_dispatcher;
 grant execute on function
     pgdispatch.cancel(uuid), pgdispatch.check_values(jsonb, integer, timestamptz, text, text), pgdispatch.check_input(jsonb, text),
-    pgdispatch.is_base64(jsonb), pgdispatch.check_limit_key(text, text), pgdispatch.check_start_before(timestamptz, timestamptz),
+    pgdispatch.is_base64(jsonb), pgdispatch.check_limit_key(text, text), pgdispatch.check_workflow_id(text),
+    pgdispatch.check_start_before(timestamptz, timestamptz),
     pgdispatch.check_start_options(jsonb, jsonb, boolean),
     pgdispatch.check_start_option_groups(jsonb), pgdispatch.start_option_size(text, jsonb),
     pgdispatch.announce_ends(uuid[]), pgdispatch.commit_durably(),

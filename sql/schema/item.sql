@@ -92,6 +92,8 @@ begin
        or e.traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
        or e.start_options is not null and not pgdispatch.check_start_options(e.start_options, -- which names what is wrong
            (select d.start_options from pgdispatch.workflow_definitions d where d.id = e.workflow_definition_id), true)
+       or e.workflow_id is not null and (octet_length(e.workflow_id) not between 1 and 1000 or e.workflow_id ~ '[[:cntrl:]]'
+           or e.workflow_id ~* '{{ template "reserved_workflow_id" }}')
        or e.attempt_count + e.failure_count + e.lost_lease_count + e.lease_token <> 0
        or num_nonnulls(e.last_error, e.replay_of, e.start_before) > 0
        or e.outcome_unknown or e.created_at <> now() or e.enqueue_xid <> pg_current_xact_id()
@@ -135,13 +137,14 @@ begin
     perform pgdispatch.check_values(item.params, item.priority, item.run_at, item.idempotency_key, item.traceparent);
     perform pgdispatch.check_start_before(item.start_before, item.run_at);
     perform pgdispatch.check_limit_key('limit_key', item.limit_key);
+    perform pgdispatch.check_workflow_id(item.workflow_id);
     perform pgdispatch.check_definition(item.workspace_id, item.workflow_definition_id);
     if item.attempt_count + item.failure_count + item.lost_lease_count + item.lease_token <> 0 or num_nonnulls(item.last_error, item.replay_of) > 0
        or item.outcome_unknown or item.created_at <> now() or item.enqueue_xid <> pg_current_xact_id() then
         raise exception 'an insert must not set status, attempts, errors, claims, leases or times of an item: pgdispatch sets them'
             using errcode = 'PGD07',
                   hint = 'Set only workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, '
-                      'start_options, limit_key, start_before.';
+                      'start_options, limit_key, start_before, workflow_id.';
     end if;
     -- The next sweep may come too late for it.
     if item.start_before < clock_timestamp() + interval '10 seconds' and {{ template "room" }} then

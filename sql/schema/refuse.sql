@@ -13,10 +13,11 @@ begin
             using errcode = 'PGD09', hint = 'Omit it, or use a hash of the key.';
     end if;
     perform pgdispatch.check_limit_key('limit_key', new.limit_key);
+    perform pgdispatch.check_workflow_id(new.workflow_id);
     raise exception 'an insert must not set status, attempts, errors, claims, leases or times of an item: pgdispatch sets them'
         using errcode = 'PGD07',
               hint = 'Set only workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, '
-                  'start_options, limit_key, start_before.';
+                  'start_options, limit_key, start_before, workflow_id.';
 end;
 $$;
 
@@ -31,10 +32,11 @@ begin
        or new.workflow_definition_id <> old.workflow_definition_id
        -- bring_back sets one that is ahead to now
        or new.created_at <> old.created_at and new.created_at not between statement_timestamp() and old.created_at
-       or new.enqueue_xid <> old.enqueue_xid
+       or new.enqueue_xid <> old.enqueue_xid or new.workflow_id is distinct from old.workflow_id
        -- item_enqueued gives a new item the key of its definition
        or new.limit_key is distinct from old.limit_key and (old.limit_key is not null or old.enqueue_xid <> pg_current_xact_id()) then
-        raise exception 'id, execution_id, workspace_id, workflow_definition_id, limit_key and created_at of item % cannot change', old.id
+        raise exception 'id, execution_id, workspace_id, workflow_definition_id, limit_key, workflow_id and created_at of item % cannot change',
+            old.id
             using errcode = 'PGD21', hint = 'Cancel this item while it is PENDING, and insert a new one.';
     end if;
     if new.start_options is distinct from old.start_options then
@@ -68,7 +70,7 @@ begin
     from (values
         ('name', 'workspaces,workflow_definitions', 'text', 1, 200), ('key', 'limits', 'text', 1, 200),
         ('limit_key', 'workflow_definitions', 'text', 1, 200), ('limit_key_param', 'workflow_definitions', 'text', 1, 200),
-        ('input', 'workflow_definitions', 'input', 1, 8),
+        ('input', 'workflow_definitions', 'input', 1, 8), ('workflow_id_policy', 'workflow_definitions', 'policy', 1, 12),
         ('workflow_type', 'workflow_definitions', 'bytes', 1, 1000), ('task_queue', 'workflow_definitions', 'bytes', 1, 1000),
         ('namespace', 'workflow_definitions', 'bytes', 1, 1000), ('plan', 'workspaces,workspace_tiers', 'plan', 1, 63),
         ('max_concurrent_workflows', 'workspaces,workspace_tiers', 'number', 0, 100000),
@@ -85,6 +87,7 @@ begin
             when 'text' then format('of %s to %s characters, without control characters', f.low, f.high)
             when 'bytes' then format('of %s to %s bytes, without control characters', f.low, f.high)
             when 'input' then 'envelope, params, args or payloads'
+            when 'policy' then 'reject, reuse or use_existing'
             when 'plan' then 'of 1 to 63 capital letters, digits and _, the first a letter'
             when 'graph' then 'without empty node IDs'
             when 'seconds' then format('from %s s to %s days', f.low, trunc(f.high / 86400))
@@ -94,6 +97,7 @@ begin
         when 'text' then length(c.value) between f.low and f.high and c.value !~ '[[:cntrl:]]'
         when 'bytes' then octet_length(c.value) between f.low and f.high and c.value !~ '[[:cntrl:]]'
         when 'input' then c.value in ('envelope', 'params', 'args', 'payloads')
+        when 'policy' then c.value in ('reject', 'reuse', 'use_existing')
         when 'plan' then c.value ~ '^[A-Z][A-Z0-9_]{0,62}$'
         when 'graph' then not jsonb_path_exists(c.value::jsonb, 'lax $.nodes[*].id ? (@ == "")')
         when 'seconds' then extract(epoch from c.value::interval) between f.low and f.high

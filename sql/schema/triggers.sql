@@ -3,7 +3,8 @@
 
 create or replace trigger refuse_change
 after update of id, execution_id, workspace_id, workflow_definition_id, created_at, enqueue_xid,
-    params, priority, run_at, idempotency_key, traceparent, start_options, limit_key, start_before
+    params, priority, run_at, idempotency_key, traceparent, start_options, limit_key, start_before,
+    workflow_id
 on pgdispatch.workflow_execution_queue
 for each row
 execute function pgdispatch.refuse_change();
@@ -13,7 +14,8 @@ execute function pgdispatch.refuse_change();
 create or replace trigger refuse_item
 before insert on pgdispatch.workflow_execution_queue
 for each row
-when (new.status <> 'PENDING' or octet_length(new.idempotency_key) > 800 or octet_length(new.limit_key) > 800)
+when (new.status <> 'PENDING' or octet_length(new.idempotency_key) > 800 or octet_length(new.limit_key) > 800
+      or octet_length(new.workflow_id) > 1000)
 execute function pgdispatch.refuse_item();
 
 create or replace trigger item_enqueued

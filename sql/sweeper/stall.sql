@@ -29,14 +29,14 @@ left join queues q on true
 -- $1 minimum run time of an execution, $2 task queues to skip and $3 their namespaces, $4 at most. Executions to ask
 -- about: first those known not to progress, up to half of $4, then the next ones of a round through all.
 with known as materialized (
-    select e.id, e.namespace
+    select e.id, e.workflow_id, e.namespace
     from pgdispatch.stalls s
     join pgdispatch.workflow_executions e on e.id = case when s.kind = 'EXECUTION' then s.name::uuid end
     where e.finished_at is null
     order by s.since, e.id
     limit $4::integer / 2
 ), walked as materialized (
-    select e.id, e.namespace
+    select e.id, e.workflow_id, e.namespace
     from pgdispatch.workflow_executions e
     left join pgdispatch.workflow_definitions d on d.id = e.workflow_definition_id
     where e.finished_at is null and e.status = 'RUNNING' and e.started_at <= clock_timestamp() - $1::interval
@@ -53,9 +53,9 @@ with known as materialized (
         (select w.id from walked w order by w.id offset greatest($4::integer - (select count(*) from known) - 1, 0) limit 1),
         '00000000-0000-0000-0000-000000000000')
 )
-select id::text, '' as run_id, coalesce(namespace, '') as namespace from known
+select id::text, coalesce(workflow_id, '') as workflow_id, '' as run_id, coalesce(namespace, '') as namespace from known
 union all
-select id::text, '', coalesce(namespace, '') from walked
+select id::text, coalesce(workflow_id, ''), '', coalesce(namespace, '') from walked
 
 -- name: stall_record
 -- writes stalls

@@ -205,15 +205,16 @@ func TestARepeatIsRecognisedAlthoughItsCiphertextDiffers(t *testing.T) {
 	require.NoError(t, err)
 	pgdispatch := &temporal.Client{Service: s.client.WorkflowService(), Namespace: "default", Codec: codec}
 	execution := one[string](s.stack, "select gen_random_uuid()::text")
-	start := temporal.Start{ExecutionID: execution, WorkflowType: "Collect", TaskQueue: s.queue, QueueItemID: 1,
-		NodeIDs: []byte("[]"), Params: []byte(`{"card": "4111-secret"}`)}
+	start := temporal.Start{Execution: temporal.Execution{ID: execution}, WorkflowType: "Collect",
+		TaskQueue: s.queue, QueueItemID: 1, NodeIDs: []byte("[]"), Params: []byte(`{"card": "4111-secret"}`)}
 	run, err := pgdispatch.Start(t.Context(), start)
 	require.NoError(t, err)
 	again, err := pgdispatch.Start(t.Context(), start)
 	require.NoError(t, err)
 	require.Equal(t, run, again)
-	signal := temporal.Signal{ExecutionID: execution, RunID: run, RequestID: "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01",
-		Name: "add", Payload: []byte(`"once"`)}
+	signal := temporal.Signal{Execution: temporal.Execution{ID: execution}, To: run,
+		RequestID: "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01",
+		Name:      "add", Payload: []byte(`"once"`)}
 	for range 2 {
 		_, err = pgdispatch.Signal(t.Context(), signal)
 		require.NoError(t, err)

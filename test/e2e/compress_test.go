@@ -59,7 +59,8 @@ func TestStartsTravelUncompressedUnlessTheyAreLarge(t *testing.T) {
 		encoding string
 	}{{1 << 10, ""}, {1 << 20, "gzip"}} {
 		_, err := starter.Start(ctx, temporal.Start{
-			QueueItemID: 1, ExecutionID: "11111111-1111-4111-8111-111111111111", WorkflowType: "Order", TaskQueue: "orders",
+			QueueItemID: 1, Execution: temporal.Execution{ID: "11111111-1111-4111-8111-111111111111"},
+			WorkflowType: "Order", TaskQueue: "orders",
 			NodeIDs: []byte("[]"), Params: fmt.Appendf(nil, "%q", strings.Repeat("x", c.params)),
 		})
 		require.NoError(t, err)

@@ -63,7 +63,7 @@ func TestDeadShowTellsTheWholeStory(t *testing.T) {
 	require.Equal(t, shown, d.types("items", "show", execution), "a dead letter is an item")
 	for _, line := range []string{
 		`item +1`, `workflow +execution-` + execution, `run +-`, `state +FAILED`, `dead letter +REPLAYED`,
-		`replayed as +2, workflow execution-` + replay + `, PENDING`, `workspace +shop \(` + d.workspace + `\)`,
+		`replayed as +2, execution ` + replay + `, PENDING`, `workspace +shop \(` + d.workspace + `\)`,
 		`definition +order \(\S+\), version 1`,
 		`params +\{"order": 17\}`, `attempts +2, of which 2 failed; at most 3 failures`, `error +card refused`,
 		`\S+Z  failure 1, attempt 1, on replica-1: card refused`, `\S+Z  failure 2, attempt 2, on replica-1: card refused`,
@@ -90,7 +90,7 @@ func TestDeadReplayOfManyAsksOrTakesYes(t *testing.T) {
 
 	out, err := d.answers("y\n", "dead", "replay", "--error", "card")
 	require.NoError(t, err)
-	require.Regexp(t, `1 replayed as 5, workflow execution-[0-9a-f-]{36}\n`, out)
+	require.Regexp(t, `1 replayed as 5, execution [0-9a-f-]{36}\n`, out)
 	require.Contains(t, out, "replayed 3 of 3 dead letters\n")
 	require.Equal(t, "nothing to replay: no open dead letter matches\n",
 		d.types("dead", "replay", "--error", "card", "--yes"))

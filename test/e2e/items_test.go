@@ -238,7 +238,7 @@ func TestItemsRetryOfAFailedOneReplaysIt(t *testing.T) {
 	d.dead(d.workspace, 1, "card refused")
 	require.Equal(t, "would retry 1 item\n", d.types("items", "retry", "1", "--dry-run"))
 	require.Equal(t, "no changes match\n", d.types("audit", "list"))
-	require.Regexp(t, `^1 replayed as 2, workflow execution-\S{36}\nretried 1 of 1 item\n$`,
+	require.Regexp(t, `^1 replayed as 2, execution \S{36}\nretried 1 of 1 item\n$`,
 		d.types("items", "retry", "1", "--by", "ann"))
 	require.Equal(t, "ann", d.value("select marked_by from pgdispatch.dead_letter_marks"))
 }

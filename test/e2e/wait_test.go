@@ -112,7 +112,7 @@ func TestEnqueueUnderAKeyFollowsItsPolicy(t *testing.T) {
 		return d.tries(append([]string{"enqueue", "order", "--workspace", "shop"}, strings.Fields(flags)...)...)
 	}
 	out, _, _ := enqueue("--key a --priority 3")
-	require.Regexp(t, `^inserted item 1: workflow execution-\S+\. Follow it with`, out)
+	require.Regexp(t, `^inserted item 1: execution \S+\. Follow it with`, out)
 	require.Regexp(t, `(?m)^enqueue key +a$`, d.types("items", "show", "1"))
 	out, _, _ = enqueue("--key a")
 	require.Contains(t, out, "skipped item 1: ")

@@ -90,7 +90,7 @@ var ends = []mutant{
 		[]edit{{"complete.Callbacks.end", "if err != nil || !ended {", "if err != nil {"}},
 		"./complete", "TestACallbackOfARunThatIsContinuedEndsNothing"},
 	{"no item fails for its callback", "a start that is refused because of its callback is not repeated without it",
-		[]edit{{"temporal.Client.sendWithCallback", "if !isRefusal(refusal) {", "if true {"}},
+		[]edit{{"temporal.Client.sendWithCallback", "if !isRefusal(refusal) && !full {", "if true {"}},
 		"./internal/temporal", "TestNoItemFailsWhereTemporalRefusesCallbacks"},
 	{"later watches are given up too", "a replica that loses Temporal keeps the executions that it was to watch later",
 		[]edit{{"complete.Watcher.WatchLater", "w.holds = true", "w.holds = w.holds || false"}},

@@ -42,7 +42,7 @@ var enqueuing = []mutant{
 		[]edit{{movedFile, "or old.enqueue_xid <> pg_current_xact_id()", ""}},
 		"./sql", "TestAnItemThatChangesWhileAClaimChoosesItIsClaimedByTheNext"},
 	{"a long key is refused by name", "a key of a megabyte fails in an index",
-		[]edit{{"sql/schema/triggers.sql", "or octet_length(new.limit_key) > 800)", ")"}},
+		[]edit{{"sql/schema/triggers.sql", "or octet_length(new.limit_key) > 800", ""}},
 		"./sql", "TestAMegabyteInAnyTextNamesTheFieldAndTheRemedy"},
 	{"a refused value is named", "a workspace or setting is refused without a remedy",
 		[]edit{{"sql function refuse_value", "if found then", "if false then"}},

@@ -3,8 +3,8 @@ package main
 // identity: every attempt sends the same request, and no other workflow is mistaken for ours.
 var identity = []mutant{
 	{"request ID is the item's", "each attempt has a request ID of its own",
-		[]edit{{"temporal.Client.request", "requestID(start.ExecutionID),",
-			"fmt.Sprint(requestID(start.ExecutionID), start.UnansweredFor),"}},
+		[]edit{{"temporal.Client.request", "requestID(start.ID),",
+			"fmt.Sprint(requestID(start.ID), start.UnansweredFor),"}},
 		"./internal/temporal", "TestSameItemGivesTheSameRequest"},
 	{"REJECT_DUPLICATE", "a workflow ID may be reused after its run has ended",
 		[]edit{{"temporal.Client.request",
@@ -18,8 +18,8 @@ var identity = []mutant{
 		"./internal/temporal", "TestStartAsksForTheWorkflowOfTheItem"},
 	{"memo tells ours from a stranger's", "a stranger's workflow under our ID is taken for ours",
 		[]edit{{"temporal.isOurs",
-			"return err == nil && marked == executionID",
-			"return true || err == nil && marked == executionID"}},
+			"return startedFor(info) == executionID",
+			"return true || startedFor(info) == executionID"}},
 		"./internal/temporal", "TestAlreadyStartedByAStrangerFailsTheItem"},
 	{"repeated start keeps its version", "a start that may have arrived is repeated with a newer version",
 		[]edit{{claimFile, "(not q.outcome_unknown or v.id = coalesce(", "(true or v.id = coalesce("}},

@@ -21,7 +21,7 @@ var signals = []mutant{
 		[]edit{{"sql function signal", "and not pgdispatch.kept_out(", "and true or pgdispatch.kept_out("}},
 		"./sql", "TestIsolationKeepsAnEnqueuerToItsWorkspace"},
 	{"a signal goes to one run", "a repeat after continue-as-new takes effect again",
-		[]edit{{"temporal.Client.Signal", ", RunId: signal.RunID},", "},"}},
+		[]edit{{"temporal.Client.Signal", ", RunId: signal.To},", "},"}},
 		"./internal/temporal", "TestASignalGoesToOneRunWithItsOwnRequestID"},
 	{"a signal moves to our runs only", "a signal goes to any workflow that has the ID",
 		[]edit{{"temporal.Client.continues", "case newest.ours && newest.open", "case newest.open"}},

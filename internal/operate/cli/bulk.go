@@ -24,9 +24,9 @@ const (
 
 const bulkHelp = "\n\nWith --from, enqueue the items of a file: one JSON object per line, or CSV whose first line\n" +
 	"names the columns. The fields are workspace, definition, params, priority, run_at, start_before,\n" +
-	"idempotency_key, limit_key, traceparent, start_options, key, on_conflict, quiet and at_most; DEFINITION and\n" +
-	"--workspace stand for missing ones. A bad line ends it; those before it stay enqueued. If each line has an\n" +
-	"idempotency_key, repeating is safe."
+	"idempotency_key, limit_key, workflow_id, traceparent, start_options, key, on_conflict, quiet and at_most;\n" +
+	"DEFINITION and --workspace stand for missing ones. A bad line ends it; those before it stay enqueued. If each\n" +
+	"line has an idempotency_key, repeating is safe."
 
 const bulkExample = "\n  pgdispatch enqueue --from orders.ndjson --dry-run\n" +
 	"  generate-orders | pgdispatch enqueue order --workspace Acme --from - --skip-invalid"
@@ -45,7 +45,8 @@ func (f *bulkFlags) add(flags *pflag.FlagSet) {
 
 // check refuses flags that belong to one item only.
 func (f *bulkFlags) check(flags *pflag.FlagSet) error {
-	for _, one := range []string{"params", "priority", "run-at", "start-before", "idempotency-key", "limit-key", "key",
+	for _, one := range []string{"params", "priority", "run-at", "start-before", "idempotency-key", "limit-key",
+		"workflow-id", "key",
 		"on-conflict", "quiet", "at-most"} {
 		if f.from != "" && flags.Changed(one) {
 			return fmt.Errorf("--%s is for one item, and --from is for many: give each line its own", one)

@@ -18,7 +18,7 @@ import (
 
 // lineFields are the fields of a line, which are those that an application's insert sets.
 var lineFields = []string{"workspace", "definition", "params", "priority", "run_at", "start_before", "idempotency_key",
-	"limit_key", "traceparent", "start_options", "key", "on_conflict", "quiet", "at_most"}
+	"limit_key", "workflow_id", "traceparent", "start_options", "key", "on_conflict", "quiet", "at_most"}
 
 // maxLine is the longest line of NDJSON that is read, in bytes.
 const maxLine = 4 * operate.MaxParams
@@ -189,7 +189,8 @@ func readCSV(in io.Reader) (lineReader, error) {
 // item returns a line's item, without the IDs of its workspace and definition.
 func (l fileLine) item() (operate.NewItem, error) {
 	item := operate.NewItem{Params: "{}", IdempotencyKey: l.fields["idempotency_key"],
-		LimitKey: l.fields["limit_key"], Traceparent: l.fields["traceparent"], StartOptions: l.fields["start_options"],
+		LimitKey: l.fields["limit_key"], WorkflowID: l.fields["workflow_id"],
+		Traceparent: l.fields["traceparent"], StartOptions: l.fields["start_options"],
 		KeyPolicy: operate.KeyPolicy{Key: l.fields["key"], OnConflict: l.fields["on_conflict"]}}
 	if text, given := l.fields["params"]; given {
 		item.Params = text

@@ -35,13 +35,14 @@ func (a *App) complete(command *cobra.Command, flags map[string]completion) {
 // completeShared registers completions for flags that mean the same on every command that has them.
 func (a *App) completeShared(command *cobra.Command) {
 	for flag, function := range map[string]completion{
-		"output":      fixed("table", "json"),
-		"workspace":   a.workspaceNames,
-		"definition":  a.definitionNames,
-		"plan":        a.planNames,
-		"limit-key":   a.limitKeys,
-		"on-conflict": fixed("skip", "replace", "debounce"),
-		"input":       fixed("envelope", "params", "args", "payloads"),
+		"output":             fixed("table", "json"),
+		"workspace":          a.workspaceNames,
+		"definition":         a.definitionNames,
+		"plan":               a.planNames,
+		"limit-key":          a.limitKeys,
+		"on-conflict":        fixed("skip", "replace", "debounce"),
+		"input":              fixed("envelope", "params", "args", "payloads"),
+		"workflow-id-policy": fixed("reject", "reuse", "use_existing"),
 	} {
 		if command.Flags().Lookup(flag) != nil {
 			a.complete(command, map[string]completion{flag: function})

@@ -221,6 +221,8 @@ func addItems(flags *pflag.FlagSet, made *operate.NewDefinition) {
 	flags.StringVar((*string)(&made.Input), "input", "envelope",
 		"what the workflow is given: envelope, params, args or payloads; see docs/enqueue.md")
 	flags.StringVar(&made.LimitKey, "limit-key", "", "limit key of items that have none (default: none)")
+	flags.StringVar((*string)(&made.WorkflowIDPolicy), "workflow-id-policy", "reject",
+		"if Temporal has another run under an item's workflow ID: reject, reuse or use_existing")
 	flags.StringVar(&made.LimitKeyParam, "limit-key-param", "",
 		"field of params whose value is the limit key of items that have none")
 }

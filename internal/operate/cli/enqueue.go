@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -57,7 +59,7 @@ func (a *App) enqueueCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.printEnqueued(made, definition, output)
+		return a.printEnqueued(made, cmp.Or(item.WorkflowID, temporal.WorkflowID(made.ExecutionID)), definition, output)
 	})
 	flags := command.Flags()
 	flags.StringVar(&workspace, "workspace", "", "workspace, by ID or name (required)")
@@ -85,6 +87,7 @@ func (f *itemFlags) add(flags *pflag.FlagSet) {
 		"cancel the item if it has not been claimed by this time, or after this delay")
 	flags.StringVar(&f.IdempotencyKey, "idempotency-key", "", "enqueue only if no item of the workspace has this key")
 	flags.StringVar(&f.LimitKey, "limit-key", "", "limit key of the item: see pgdispatch limits")
+	flags.StringVar(&f.WorkflowID, "workflow-id", "", "ID of its workflow (default: execution-<execution ID>)")
 }
 
 // read returns what the flags say of an item, and checks it.
@@ -94,7 +97,7 @@ func (f itemFlags) read(stdin io.Reader) (item operate.NewItem, err error) {
 		return item, err
 	}
 	if err := errors.Join(checkItem(item), clean("idempotency-key", item.IdempotencyKey),
-		clean("limit-key", item.LimitKey)); err != nil {
+		clean("limit-key", item.LimitKey), clean("workflow-id", item.WorkflowID)); err != nil {
 		return item, err
 	}
 	start, err := parseMoment("run-at", f.runAt)
@@ -179,7 +182,8 @@ func noDefinition(workspace, definition string, definitions []operate.Definition
 		workspace, definition, cut(strings.Join(shown, ", ")), didYouMean(definition, names))
 }
 
-func (a *App) printEnqueued(made operate.Enqueued, definition operate.Definition, output string) error {
+func (a *App) printEnqueued(made operate.Enqueued, workflowID string, definition operate.Definition,
+	output string) error {
 	if output == "json" {
 		return a.printJSON(made)
 	}
@@ -189,7 +193,7 @@ func (a *App) printEnqueued(made operate.Enqueued, definition operate.Definition
 		return err
 	}
 	_, err := fmt.Fprintf(a.Stdout,
-		"enqueued item %d: workflow execution-%s on task queue %s. Follow it with `pgdispatch items show %d`\n",
-		made.ID, made.ExecutionID, view.Printable(definition.TaskQueue), made.ID)
+		"enqueued item %d: workflow %s on task queue %s. Follow it with `pgdispatch items show %d`\n",
+		made.ID, workflowID, view.Printable(definition.TaskQueue), made.ID)
 	return err
 }

@@ -60,7 +60,7 @@ func (a *App) enqueueKeyed(ctx context.Context, store *operate.Store, item opera
 		return a.printJSON(all[0])
 	}
 	made := all[0]
-	_, err = fmt.Fprintf(a.Stdout, "%s item %d: workflow execution-%s. Follow it with `pgdispatch items show %d`\n",
+	_, err = fmt.Fprintf(a.Stdout, "%s item %d: execution %s. Follow it with `pgdispatch items show %d`\n",
 		made.Action, made.ID, made.ExecutionID, made.ID)
 	return err
 }

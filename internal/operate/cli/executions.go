@@ -39,7 +39,6 @@ const askTimeout = 5 * time.Second
 type executionJSON struct {
 	operate.Item
 	ID              string     `json:"id"`
-	WorkflowID      string     `json:"workflow_id"`
 	Status          string     `json:"status,omitempty"` // empty if the item was never claimed
 	Error           string     `json:"error,omitempty"`
 	QueueItemID     int64      `json:"queue_item_id"`
@@ -68,12 +67,12 @@ func (a *App) executionsShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if answer, err = temporalStatus(ctx, c, i.Namespace, i.WorkflowID()); err != nil {
+			if answer, err = temporalStatus(ctx, c, i.Namespace, i.WorkflowID); err != nil {
 				return err
 			}
 		}
 		if output == "json" {
-			shown := executionJSON{Item: i, ID: i.ExecutionID, WorkflowID: i.WorkflowID(), Status: i.ExecutionStatus,
+			shown := executionJSON{Item: i, ID: i.ExecutionID, Status: i.ExecutionStatus,
 				Error: i.ExecutionError, QueueItemID: i.ID, QueueItemStatus: i.Status, CreatedAt: i.PreparedAt,
 				FinishedAt: i.ExecutionFinishedAt, TemporalStatus: answer}
 			if i.Stop != "" {

@@ -20,41 +20,62 @@ const shownSignals = 50
 
 // signalled is the output of `executions signal`.
 type signalled struct {
-	ID          string `json:"id"`
-	QueueItemID int64  `json:"queue_item_id"`
+	ID          string `json:"id,omitempty"`
+	QueueItemID int64  `json:"queue_item_id,omitempty"`
+	WorkflowID  string `json:"workflow_id"`
 	Signal      int64  `json:"signal"`
 }
 
 func (a *App) executionsSignalCommand() *cobra.Command {
-	var output, who, payload string
+	var output, who, payload, workspace string
 	command := &cobra.Command{
 		Use: "signal REF NAME", Short: "Send a signal to a workflow", Args: cobra.ExactArgs(2),
-		Long: "Send a signal to an item's workflow, as pgdispatch.signal does.",
+		Long: "Send a signal to an item's workflow, as pgdispatch.signal does, or with --workspace as\n" +
+			"pgdispatch.signal_workflow does.",
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 		if err := errors.Join(checkOutput(output), checkWho(who), checkPayload(payload)); err != nil {
 			return err
 		}
-		items, err := itemsOf(ctx, store, args[:1], false)
-		if err != nil {
+		sent, err := sendSignal(ctx, store, workspace, args[0], args[1], payload, who)
+		switch {
+		case err != nil:
 			return err
+		case output == "json":
+			return a.printJSON(sent)
+		case sent.QueueItemID > 0:
+			fmt.Fprintf(a.Stdout, "%d  ", sent.QueueItemID)
 		}
-		id, err := store.SendSignal(ctx, items[0].ExecutionID, args[1], payload, who)
-		if err != nil {
-			return err
-		}
-		if output == "json" {
-			return a.printJSON(signalled{items[0].ExecutionID, items[0].ID, id})
-		}
-		_, err = fmt.Fprintf(a.Stdout, "%d  %s  sent as signal %d: a replica will deliver it\n", items[0].ID,
-			items[0].WorkflowID(), id)
+		_, err = fmt.Fprintf(a.Stdout, "%s  sent as signal %d: a replica will deliver it\n", view.Printable(sent.WorkflowID),
+			sent.Signal)
 		return err
 	})
+	command.Flags().StringVar(&workspace, "workspace", "",
+		"workspace whose item names the workflow ID REF, by ID or name")
 	command.Flags().StringVar(&payload, "payload", "", "argument of the signal, as JSON (default: none)")
 	addWho(command.Flags(), &who)
 	addOutput(command.Flags(), &output)
 	config.AddFlags(command.Flags(), config.DatabaseOptions)
 	return command
+}
+
+// sendSignal sends a signal to the item that ref names or, in a workspace, that names the workflow ID ref.
+func sendSignal(ctx context.Context, store *operate.Store, workspace, ref, name, payload, who string) (signalled,
+	error) {
+	if workspace == "" {
+		items, err := itemsOf(ctx, store, []string{ref}, false)
+		if err != nil {
+			return signalled{}, err
+		}
+		id, err := store.SendSignal(ctx, items[0].ExecutionID, name, payload, who)
+		return signalled{items[0].ExecutionID, items[0].ID, items[0].WorkflowID, id}, err
+	}
+	found, err := workspaceOf(ctx, store, workspace)
+	if err != nil {
+		return signalled{}, fmt.Errorf("--workspace: %w", err)
+	}
+	id, err := store.SendSignalTo(ctx, found.ID, ref, name, payload, who)
+	return signalled{WorkflowID: ref, Signal: id}, err
 }
 
 func checkPayload(payload string) error {

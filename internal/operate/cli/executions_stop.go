@@ -54,7 +54,7 @@ func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 		outcome := []stopped{}
 		for _, item := range items {
 			answer, stopErr := store.RequestStop(ctx,
-				temporal.Stop{ExecutionID: item.ExecutionID, How: how, Reason: reason, RequestedBy: who})
+				temporal.Stop{Execution: temporal.Execution{ID: item.ExecutionID}, How: how, Reason: reason, RequestedBy: who})
 			if err = stopErr; err != nil {
 				break
 			}

@@ -200,7 +200,7 @@ func (a *App) printOutcome(action itemAction, output string, o outcome, err erro
 	}
 	if o.Matched <= outcomesShown {
 		for _, r := range o.Replayed {
-			fmt.Fprintf(a.Stdout, "%d replayed as %d, workflow execution-%s\n", r.ID, r.ReplayID,
+			fmt.Fprintf(a.Stdout, "%d replayed as %d, execution %s\n", r.ID, r.ReplayID,
 				view.OrNone(r.ReplayExecutionID))
 		}
 		for _, r := range o.Before {

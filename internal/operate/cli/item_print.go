@@ -74,7 +74,7 @@ func (a *App) printItem(i operate.Item, h history, inTemporal string) error {
 	line("state", "%s%s", i.Status, map[bool]string{true: ", start not answered"}[i.Unanswered])
 	known("waits", h.Waits)
 	known("dead letter", i.State)
-	line("workflow", "%s", i.WorkflowID())
+	line("workflow", "%s", view.Printable(i.WorkflowID))
 	line("run", "%s", view.OrNone(view.Printable(i.RunID)))
 	line("execution", "%s, %s", i.ExecutionID, cmp.Or(i.ExecutionStatus, "not created yet"))
 	known("in Temporal", inTemporal)
@@ -109,7 +109,7 @@ func (a *App) printItem(i operate.Item, h history, inTemporal string) error {
 		line("replay of", "%d", *i.ReplayOf)
 	}
 	if i.ReplayID != nil {
-		line("replayed as", "%d, workflow execution-%s, %s", *i.ReplayID, view.OrNone(i.ReplayExecutionID),
+		line("replayed as", "%d, execution %s, %s", *i.ReplayID, view.OrNone(i.ReplayExecutionID),
 			view.OrNone(i.ReplayStatus))
 	}
 	if err := table.Flush(); err != nil {

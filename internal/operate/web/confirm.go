@@ -36,7 +36,7 @@ func (confirmation) Acting() bool { return false }
 func askTerminate(i operate.Item) confirmation {
 	return confirmation{
 		Heading: fmt.Sprintf("Terminate the workflow of item %d?", i.ID),
-		What: []string{"Its workflow " + i.WorkflowID() +
+		What: []string{"Its workflow " + i.WorkflowID +
 			" ends immediately. Its code is not notified and cannot clean up. The item becomes a dead letter, " +
 			"which can be replayed.", "To let the workflow clean up, request its cancellation instead."},
 		To: pathOf(i.ID) + "/terminate", Button: "Terminate", Back: pathOf(i.ID), AskReason: true,

@@ -305,7 +305,8 @@ func (f *fakeReader) ListItems(_ context.Context, filter operate.ItemFilter, sta
 	return operate.ItemPage{Items: []operate.Item{dead}, Next: 7, Looked: 10_000, Bounded: true}, f.err
 }
 
-var dead = operate.Item{ID: 8, ExecutionID: id, Status: "FAILED", State: "OPEN", Workspace: hostile, WorkspaceID: id,
+var dead = operate.Item{ID: 8, ExecutionID: id, WorkflowID: "execution-" + id, Status: "FAILED",
+	State: "OPEN", Workspace: hostile, WorkspaceID: id,
 	WorkflowDefinition: hostile, WorkflowDefinitionID: id,
 	LastError: hostile, IdempotencyKey: hostile, EnqueueKey: hostile, LimitKey: hostile,
 	Traceparent: hostile, RunID: hostile, Namespace: "default",

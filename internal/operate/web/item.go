@@ -167,7 +167,7 @@ func (s *Site) inTemporal(i operate.Item) string {
 		return ""
 	}
 	return strings.TrimRight(s.TemporalUI, "/") + "/namespaces/" + url.PathEscape(i.Namespace) + "/workflows/" +
-		url.PathEscape(i.WorkflowID()) + "/" + url.PathEscape(i.RunID)
+		url.PathEscape(i.WorkflowID) + "/" + url.PathEscape(i.RunID)
 }
 
 // choices are the actions possible in an item's current state.
@@ -317,7 +317,8 @@ func orShown(err error, name string, data any) error {
 func (v visit) requestStop(r *http.Request, who, how string) (next, error) {
 	return v.changeItem(r, func(i operate.Item) (string, error) {
 		answer, err := v.Change.RequestStop(r.Context(),
-			temporal.Stop{ExecutionID: i.ExecutionID, How: how, Reason: r.PostForm.Get("reason"), RequestedBy: who})
+			temporal.Stop{Execution: temporal.Execution{ID: i.ExecutionID}, How: how, Reason: r.PostForm.Get("reason"),
+				RequestedBy: who})
 		return map[string]string{"WITHDRAWN": "cancelled", "REQUESTED": "requested", "ALREADY_REQUESTED": "before"}[answer],
 			err
 	})

@@ -232,7 +232,8 @@ func asked(ctx context.Context, r Reader, c Changer, of map[string]string) map[s
 		"CancelItems": func() (any, error) { return c.CancelItems(ctx, []int64{waiting}, "me") },
 		"RetryItems":  func() (any, error) { return c.RetryItems(ctx, []int64{waiting}, "me") },
 		"RequestStop": func() (any, error) {
-			return c.RequestStop(ctx, temporal.Stop{ExecutionID: of["runs"], How: "CANCEL", RequestedBy: "me"})
+			return c.RequestStop(ctx, temporal.Stop{Execution: temporal.Execution{ID: of["runs"]}, How: "CANCEL",
+				RequestedBy: "me"})
 		},
 		"Replay":    func() (any, error) { return c.Replay(ctx, execution, "me") },
 		"ReplayAll": func() (any, error) { return c.ReplayAll(ctx, []int64{letter}, "me") },
