@@ -189,8 +189,8 @@ func (f fixture) movesOf(w tenant, verb, state string, claimedAgo time.Duration,
 		f.arguments(verb, id, in.execution(id), w.workspace)[n]...); err != nil {
 		// The item is not a dead letter, or it has ended, or no signal was given up, or the workspace to enqueue in does
 		// not exist.
-		require.Contains(f.t, []string{"PGD24", "PGD01", "PGD42", "PGD43"}, f.pgError(err).Code, "%s.sql on a %s item: %s",
-			verb, state, err)
+		require.Contains(f.t, []string{"PGD24", "PGD01", "PGD42", "PGD43", "PGD44"}, f.pgError(err).Code,
+			"%s.sql on a %s item: %s", verb, state, err)
 		return nil
 	}
 	moves := []move{}

@@ -54,6 +54,20 @@ func TestAnExistingWorkflowOfTwoArgumentsIsStartedByOneInsert(t *testing.T) {
 	require.Equal(t, "hello Ann; hello Ann; ", s.greeting(c, `["Ann", {"Times": 2}]`))
 }
 
+// The workflow knows nothing of pgdispatch: neither of its IDs nor of its input.
+func TestAnExistingWorkflowKeepsItsOwnID(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.replica().ready()
+	c := s.inputOf("args", nil)
+	execution := one[string](s, `select execution_id::text
+		from pgdispatch.enqueue_named('acme', 'greet', '["Ann", {"Times": 1}]', workflow_id => 'greeting-17')`)
+	s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "greeting completes")
+	var greeting string
+	require.NoError(t, c.GetWorkflow(context.Background(), "greeting-17", "").Get(context.Background(), &greeting))
+	require.Equal(t, "hello Ann; ", greeting)
+}
+
 func TestAnExistingWorkflowWhoseInputIsEncryptedIsStartedByOneInsert(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

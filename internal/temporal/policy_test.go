@@ -1,0 +1,138 @@
+package temporal
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+)
+
+// listedService is a startService whose list has these runs.
+type listedService struct {
+	*startService
+	runs    []*workflowpb.WorkflowExecutionInfo
+	queries []string
+}
+
+func (l *listedService) ListWorkflowExecutions(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest,
+	_ ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	l.queries = append(l.queries, r.Query)
+	return &workflowservice.ListWorkflowExecutionsResponse{Executions: l.runs}, nil
+}
+
+// aNamed is an item that names its workflow's ID.
+func aNamed(policy Policy) Start {
+	start := anItem()
+	start.WorkflowID, start.Policy = "order-17", policy
+	return start
+}
+
+func TestAPolicyIsLeftToTemporal(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[Policy][2]string{
+		"": {"RejectDuplicate", "Fail"}, Reject: {"RejectDuplicate", "Fail"}, Reuse: {"AllowDuplicate", "Fail"},
+		UseExisting: {"AllowDuplicate", "UseExisting"},
+	} {
+		service := &startService{}
+		_, err := starterOn(service).Start(t.Context(), aNamed(policy))
+		require.NoError(t, err)
+		r := service.started[0]
+		require.Equal(t, "order-17", r.WorkflowId)
+		require.Equal(t, want, [2]string{r.WorkflowIdReusePolicy.String(), r.WorkflowIdConflictPolicy.String()})
+		require.Equal(t, policy == UseExisting, r.GetOnConflictOptions().GetAttachRequestId())
+	}
+	service := &startService{}
+	_, err := starterOn(service).Start(t.Context(), aNamed("later"))
+	require.ErrorContains(t, err, `workflow_id_policy is "later", which this replica does not know: upgrade it`)
+	require.Equal(t, engine.Permanent, Classify(err))
+	unnamed := anItem()
+	unnamed.Policy = Reuse
+	_, err = starterOn(service).Start(t.Context(), unnamed)
+	require.NoError(t, err)
+	require.Equal(t, enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, service.started[0].WorkflowIdReusePolicy)
+}
+
+func TestARunThatAPolicyRejectsIsNamed(t *testing.T) {
+	t.Parallel()
+	for policy, what := range map[Policy]string{Reject: "run-there, and the", Reuse: "run-there, which is open, and the"} {
+		service := &startService{start: alreadyStarted("somebody-else"), describe: describedAs("run-there", "")}
+		_, err := starterOn(service).Start(t.Context(), aNamed(policy))
+		require.ErrorIs(t, err, ErrExists)
+		require.ErrorContains(t, err, `"order-17" is that of run `+what)
+		require.Equal(t, engine.Permanent, Classify(err))
+	}
+}
+
+func TestAnUnansweredStartIsNotSentWhileItsRunIsFound(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []Policy{Reuse, UseExisting} {
+		start := aNamed(policy)
+		start.Unanswered = true
+		service := &startService{describe: describedAs("run-continued", start.ID)}
+		runID, err := starterOn(service).Start(t.Context(), start)
+		require.NoError(t, err)
+		require.Equal(t, "run-continued", runID)
+		require.Empty(t, service.started)
+
+		listed := &listedService{startService: &startService{describe: describedAs("run-later", "")},
+			runs: []*workflowpb.WorkflowExecutionInfo{
+				{Execution: &commonpb.WorkflowExecution{RunId: "run-later"}},
+				{Execution: &commonpb.WorkflowExecution{RunId: "run-ours"}, Memo: memo(start.ID)},
+			}}
+		runID, err = (&Client{Service: listed, Namespace: "shop"}).Start(t.Context(), start)
+		require.NoError(t, err)
+		require.Equal(t, "run-ours", runID, "another client has used the ID since")
+		require.Empty(t, listed.started)
+		require.Equal(t, []string{"WorkflowId = 'order-17'"}, listed.queries)
+
+		listed.runs = nil
+		_, err = (&Client{Service: listed, Namespace: "shop"}).Start(t.Context(), start)
+		require.NoError(t, err)
+		require.Len(t, listed.started, 1, "it never ran")
+	}
+}
+
+func TestAFollowersCallbackIsAttachedUnlessTheRunIsFull(t *testing.T) {
+	t.Parallel()
+	c := newCaller()
+	_, err := c.Start(t.Context(), aNamed(UseExisting))
+	require.NoError(t, err)
+	require.True(t, c.sent[0].OnConflictOptions.AttachCompletionCallbacks)
+	c.refuses = serviceerror.NewFailedPrecondition("cannot attach more than 32 callbacks")
+	_, err = c.Start(t.Context(), aNamed(UseExisting))
+	require.NoError(t, err)
+	require.False(t, c.sent[2].OnConflictOptions.AttachCompletionCallbacks)
+	require.True(t, c.Callback.Taken(), "other workflows take callbacks")
+}
+
+func TestACallbacksTokenNamesTheWorkflowID(t *testing.T) {
+	t.Parallel()
+	key, execution := []byte("key"), aNamed(Reject).Execution
+	execution.Namespace = "shop"
+	read := func(header map[string]string) (Execution, bool) {
+		return CheckCallback(key, map[string][]string{"Authorization": {header["authorization"]}})
+	}
+	found, valid := read(CallbackHeader(key, execution))
+	require.True(t, valid)
+	require.Equal(t, execution, found)
+}
+
+// An item that follows another's run goes on with it, and with no other run of the ID.
+func TestAFollowerGoesOnWithItsRun(t *testing.T) {
+	t.Parallel()
+	follower := Execution{ID: "e1", WorkflowID: "order-17", RunID: "run-1"}
+	newest := described("run-2", "e2", true)
+	service := &fakeService{newest: newest}
+	require.EqualError(t, (&Client{Service: service}).Stop(t.Context(), Stop{Execution: follower, How: "TERMINATE"}),
+		"workflow was not started by pgdispatch")
+	newest.FirstRunId = "run-1"
+	require.NoError(t, (&Client{Service: service}).Stop(t.Context(), Stop{Execution: follower, How: "TERMINATE"}))
+}
