@@ -42,7 +42,8 @@ func (d *desk) diagnosis(args ...string) (found map[string]doctor.Finding, code 
 var doctorChecks = []string{
 	"autovacuum", "clocks", "connections", "database", "definitions", "durability", "encoding", "encryption", "limits",
 	"listen", "migrations", "namespace",
-	"notification queue", "postgres version", "replicas", "retention", "role", "settings of roles", "signals",
+	"notification queue", "outage", "postgres version", "replicas", "retention", "role", "schema objects",
+	"settings of roles", "signals",
 	"synchronous_commit",
 	"tables", "task queues",
 	"temporal", "timeouts", "transactions", "triggers", "vacuum horizon",
@@ -154,7 +155,8 @@ func TestDoctorSaysWhatIsWrongWithTheDatabase(t *testing.T) {
 		"definitions":        {Severity: doctor.Warning, Finding: "1 of 1 have no version"},
 		"replicas":           {Severity: doctor.Warning, Finding: "no replica runs; dead died 2h0m0s ago"},
 		"synchronous_commit": {Severity: doctor.Warning, Finding: "synchronous_commit is off by default"},
-		"migrations":         {Severity: doctor.Fine, Finding: fmt.Sprintf("version %d, up to date", migrate.Newest())},
+		"migrations": {Severity: doctor.Warning, Finding: fmt.Sprintf("version %d, but functions differ from this "+
+			"pgdispatch's: triggers", migrate.Newest())},
 	} {
 		require.Equal(t, want.Severity, found[check].Severity, check)
 		require.Equal(t, want.Finding, found[check].Finding, check)
