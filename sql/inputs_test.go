@@ -67,6 +67,17 @@ func TestParamsMustHaveTheFormThatTheInputNeeds(t *testing.T) {
 	}
 }
 
+func TestStartOptionsAreCheckedWhateverTheInput(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	f.like(w, "input = 'args'")
+	refused := f.refused(`insert into pgdispatch.workflow_execution_queue
+		(workspace_id, workflow_definition_id, params, start_options) values ($1, $2, '[]', '{"no": 1}')`,
+		w.workspace, w.definition)
+	require.Equal(t, "PGD11", refused.Code)
+}
+
 func TestParamsOfAWaitingItemKeepTheFormOfItsInput(t *testing.T) {
 	t.Parallel()
 	f := open(t)

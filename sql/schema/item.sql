@@ -152,6 +152,7 @@ begin
     end if;
     select f.* into d from pgdispatch.workflow_definitions f where f.id = item.workflow_definition_id;
     perform pgdispatch.check_input(item.params, d.input);
+    perform pgdispatch.check_start_options(item.start_options, d.start_options, true);
     key := coalesce(d.limit_key, case jsonb_typeof(item.params) when 'object' then item.params ->> d.limit_key_param end);
     if item.limit_key is not null or key is null then
         return false;
