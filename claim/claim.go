@@ -42,10 +42,11 @@ type Item struct {
 
 	// Namespace is the Temporal namespace to start the workflow in, or to find it in if it was started before.
 	Namespace string
+	Kind      temporal.Kind
 	// NamedID is the workflow ID that the item names. Empty if it names none.
 	NamedID          string          `db:"workflow_id"`
 	Policy           temporal.Policy `db:"workflow_id_policy"` // for NamedID; empty if there is none
-	WorkflowType     string
+	WorkflowType     string          // or the activity's type
 	TaskQueue        string
 	Input            temporal.Input
 	ExecutionTimeout time.Duration // zero means no timeout
@@ -93,11 +94,22 @@ const (
 
 // Execution returns the identity of the item's workflow in Temporal. It is the same for every attempt.
 func (i Item) Execution() temporal.Execution {
-	return temporal.Execution{ID: i.ExecutionID, WorkflowID: i.NamedID, Namespace: i.Namespace}
+	return temporal.Execution{ID: i.ExecutionID, WorkflowID: i.NamedID, Namespace: i.Namespace, Kind: i.Kind}
 }
 
 // WorkflowID returns the ID of the item's workflow in Temporal.
 func (i Item) WorkflowID() string { return i.Execution().Workflow() }
+
+// Lane returns what accepts or refuses the item's start: its namespace, or the activities of it.
+func (i *Item) Lane() string {
+	if i.Kind == temporal.Activity {
+		return ActivitiesOf(i.Namespace)
+	}
+	return i.Namespace
+}
+
+// ActivitiesOf returns the lane of a namespace's activities. See the function lane in sql/claim/claim.sql.
+func ActivitiesOf(namespace string) string { return namespace + " activities" }
 
 // Wanted is the input of a claim.
 type Wanted struct {
@@ -111,7 +123,8 @@ type Wanted struct {
 	// claim need not be combined with a look.
 	Look, Quiet bool
 	// Namespaces limits the number of items to claim per Temporal namespace, for namespaces that are paused (0) or
-	// limited. If the next 100 items of a workspace at one priority all belong to paused namespaces, the claim tries that
+	// limited. Its keys are lanes.
+	// If the next 100 items of a workspace at one priority all belong to paused namespaces, the claim tries that
 	// workspace again after 3 s.
 	Namespaces map[string]int
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/stretchr/testify/require"
 )
@@ -48,6 +49,7 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 		Namespace:        "shop",
 		NamedID:          "order-17",
 		Policy:           "reject",
+		Kind:             temporal.Workflow,
 		WorkflowType:     "Order",
 		TaskQueue:        "orders",
 		Input:            "envelope",

@@ -15,7 +15,7 @@ import (
 // Ledger is the part of the store that Reconciler needs.
 type Ledger interface {
 	CloseTurns(ctx context.Context, often, wide time.Duration) ([]Turn, error)
-	CloseDone(ctx context.Context, namespace string, newest time.Time, wide bool) error
+	CloseDone(ctx context.Context, turn Turn, newest time.Time) error
 	OpenAmong(ctx context.Context, executionIDs []string) ([]temporal.Execution, error)
 	OpenUnder(ctx context.Context, namespace string, workflowIDs []string) ([]temporal.Execution, error)
 	Silent(ctx context.Context, atMost int, after time.Duration) ([]temporal.Execution, error)
@@ -67,8 +67,14 @@ type Reconciler struct {
 	Freed func()
 	Log   *slog.Logger
 
-	complaints map[string]*attempt.Complaint // by namespace; "" is a whole turn
+	complaints map[listed]*attempt.Complaint // the zero key is for all turns together
 	wideAt     time.Time
+}
+
+// listed is what a turn lists.
+type listed struct {
+	namespace string
+	kind      temporal.Kind
 }
 
 // wanted reports whether to ask for the turn: always while an execution is unwatched, otherwise once per wideInterval.
@@ -100,28 +106,28 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		if r.wanted(time.Now()) && (r.Reached == nil || r.Reached()) {
 			if err := attempt.Contain(ctx, r.turn); err != nil {
 				pause = max(failurePause, r.Interval)
-				r.complain(ctx, "", err)
+				r.complain(ctx, listed{}, err)
 			} else {
-				delete(r.complaints, "")
+				delete(r.complaints, listed{})
 			}
 		}
 		next.Reset(pause - time.Since(began)) // recording many ends may take longer than pause
 	}
 }
 
-// complain logs an error if it differs from the last one for that namespace. Namespace "" stands for a whole turn.
-func (r *Reconciler) complain(ctx context.Context, namespace string, err error) {
-	complaint := r.complaints[namespace]
+// complain logs an error if it differs from the last one about the same.
+func (r *Reconciler) complain(ctx context.Context, about listed, err error) {
+	complaint := r.complaints[about]
 	if complaint == nil {
 		complaint = &attempt.Complaint{}
 		if r.complaints == nil {
-			r.complaints = map[string]*attempt.Complaint{}
+			r.complaints = map[listed]*attempt.Complaint{}
 		}
-		r.complaints[namespace] = complaint
+		r.complaints[about] = complaint
 	}
 	if ctx.Err() == nil && complaint.IsNew(err) {
 		r.Log.WarnContext(ctx, "Cannot detect the ends of unwatched executions", "error", err,
-			"namespace", namespace)
+			"namespace", about.namespace, "kind", about.kind)
 	}
 }
 
@@ -138,14 +144,14 @@ func (r *Reconciler) turn(ctx context.Context) error {
 	for _, turn := range turns {
 		newest, fault := r.list(ctx, turn)
 		if fault == nil {
-			fault = r.Store.CloseDone(ctx, turn.Namespace, newest, turn.Wide)
+			fault = r.Store.CloseDone(ctx, turn, newest)
 		}
 		if fault == nil {
-			delete(r.complaints, turn.Namespace)
+			delete(r.complaints, listed{turn.Namespace, turn.Kind})
 			continue
 		}
 		if faults, err = faults+1, fault; len(turns) > 1 {
-			r.complain(ctx, turn.Namespace, fault)
+			r.complain(ctx, listed{turn.Namespace, turn.Kind}, fault)
 		}
 	}
 	if faults == len(turns) {
@@ -161,7 +167,7 @@ func (r *Reconciler) turn(ctx context.Context) error {
 func (r *Reconciler) list(ctx context.Context, turn Turn) (newest time.Time, err error) {
 	for token := []byte(nil); ; {
 		page, err := r.Temporal.Closed(ctx,
-			temporal.Range{Kind: temporal.Workflow, Namespace: turn.Namespace, Since: turn.Since, All: turn.All}, token)
+			temporal.Range{Kind: turn.Kind, Namespace: turn.Namespace, Since: turn.Since, All: turn.All}, token)
 		if err != nil {
 			return newest, err
 		}

@@ -51,8 +51,8 @@ func (l *ledger) CloseTurns(context.Context, time.Duration, time.Duration) ([]Tu
 	return l.turns, nil
 }
 
-func (l *ledger) CloseDone(_ context.Context, _ string, newest time.Time, wide bool) error {
-	l.done, l.newest = append(l.done, wide), newest
+func (l *ledger) CloseDone(_ context.Context, turn Turn, newest time.Time) error {
+	l.done, l.newest = append(l.done, turn.Wide), newest
 	return nil
 }
 

@@ -91,41 +91,44 @@ func (s *Postgres) SwapWatches(ctx context.Context,
 		ID, WorkflowID string
 		RunID          *string
 		Namespace      string
+		Kind           temporal.Kind
 	}
 	both, err := postgres.Read[swapped](ctx, s.DB, "swap watches", sql.Text("swap_watches"), s.Owner, atMost)
 	for _, e := range both {
 		if e.RunID == nil {
 			dropped = append(dropped, e.ID)
 		} else {
-			taken = append(taken,
-				temporal.Execution{ID: e.ID, WorkflowID: e.WorkflowID, RunID: *e.RunID, Namespace: e.Namespace})
+			taken = append(taken, temporal.Execution{ID: e.ID, WorkflowID: e.WorkflowID, RunID: *e.RunID,
+				Namespace: e.Namespace, Kind: e.Kind})
 		}
 	}
 	return taken, dropped, err
 }
 
-// Turn is the turn to list the workflows that closed in a namespace. One replica takes the turns at a time.
+// Turn is the turn to list the executions of a kind that closed in a namespace. One replica takes the turns at a time.
 type Turn struct {
 	Namespace string
+	Kind      temporal.Kind
 	Wide      bool      // list further back, for workflows that became visible too late for the previous lists
 	All       bool      // list all workflows: an unwatched execution's workflow ID does not have our format
 	Since     time.Time // the close time to list from, by Temporal's clock
 }
 
-// CloseTurns takes the turns to list closed workflows: one for each namespace with open executions that no live replica
-// watches, or whose last wide list is older than `wide`. Empty if no namespace needs a list, or if another replica took
+// CloseTurns takes the turns to list what has closed: one for each namespace and kind with open executions that no live
+// replica watches, or whose last wide list is older than `wide`. Empty if none needs a list, or if another replica took
 // the turns within `often`.
 func (s *Postgres) CloseTurns(ctx context.Context, often, wide time.Duration) ([]Turn, error) {
 	return postgres.Read[Turn](ctx, s.DB, "claim listing turns", sql.Text("close_turn"), often, wide, s.Namespace)
 }
 
-// CloseDone records the newest close time that was listed in a namespace. The zero time means that the list was empty.
-func (s *Postgres) CloseDone(ctx context.Context, namespace string, newest time.Time, wide bool) error {
+// CloseDone records the newest close time that was listed in a turn. The zero time means that the list was empty.
+func (s *Postgres) CloseDone(ctx context.Context, turn Turn, newest time.Time) error {
 	var seen *time.Time
 	if !newest.IsZero() {
 		seen = &newest
 	}
-	return postgres.Exec(ctx, s.DB, "finish listing turn", sql.Text("close_done"), namespace, seen, wide)
+	return postgres.Exec(ctx, s.DB, "finish listing turn", sql.Text("close_done"), turn.Namespace, seen, turn.Wide,
+		turn.Kind.String())
 }
 
 // OpenAmong returns those of the given executions that are recorded as RUNNING.

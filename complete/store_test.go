@@ -40,9 +40,9 @@ func TestOneReplicaAtATimeHasTheTurnToListWhatClosed(t *testing.T) {
 	require.True(t, mine)
 	require.True(t, turn.Wide)
 	newest := time.Date(2026, 8, 1, 10, 0, 0, 0, time.UTC)
-	require.NoError(t, other.CloseDone(t.Context(), "", newest, true))
-	require.NoError(t, b.CloseDone(t.Context(), "", newest.Add(-time.Minute), false))
-	require.NoError(t, b.CloseDone(t.Context(), "", time.Time{}, false))
+	require.NoError(t, other.CloseDone(t.Context(), complete.Turn{Wide: true}, newest))
+	require.NoError(t, b.CloseDone(t.Context(), complete.Turn{}, newest.Add(-time.Minute)))
+	require.NoError(t, b.CloseDone(t.Context(), complete.Turn{}, time.Time{}))
 
 	_, mine = take(b, 0)
 	require.False(t, mine, "every execution is watched")
@@ -61,7 +61,7 @@ func TestExecutionsOfADeadReplicaAreReasonEnoughToList(t *testing.T) {
 	b := storetest.New(t)
 	b.Alive()
 	b.Replica("dead").Dispatched(1)
-	require.NoError(t, b.CloseDone(t.Context(), "", time.Now(), true))
+	require.NoError(t, b.CloseDone(t.Context(), complete.Turn{Wide: true}, time.Now()))
 	turns, err := b.CloseTurns(t.Context(), 0, time.Hour)
 	require.NoError(t, err)
 	require.Len(t, turns, 1)
@@ -76,7 +76,8 @@ func TestOnlyWhatRunsIsAskedAbout(t *testing.T) {
 	open, err := b.OpenAmong(t.Context(),
 		[]string{running.ExecutionID, ended.ExecutionID, claimed.ExecutionID, "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"})
 	require.NoError(t, err)
-	require.Equal(t, []temporal.Execution{{ID: running.ExecutionID, RunID: "run-" + running.ExecutionID}}, open)
+	require.Equal(t, []temporal.Execution{{ID: running.ExecutionID, RunID: "run-" + running.ExecutionID,
+		Kind: temporal.Workflow}}, open)
 }
 
 func TestSilentExecutionsAreAskedAboutOnceInAWhile(t *testing.T) {

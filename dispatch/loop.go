@@ -168,7 +168,7 @@ func (r *run) takeBack(done result) {
 		r.idle++
 	}
 	if done.item != nil {
-		r.namespaces.get(done.item.Namespace).busy--
+		r.namespaces.get(done.item.Lane()).busy--
 	}
 	if done.outcome != engine.Started { // its item may wait again
 		r.expectsWork, r.look = true, true
@@ -184,19 +184,20 @@ func (r *run) takeBack(done result) {
 
 // updateBreaker records Temporal's answer, or its absence.
 func (r *run) updateBreaker(done result) {
-	now, name := time.Now(), done.item.Namespace
-	limiter := &r.namespaces.get(name).limiter
+	now, name, lane := time.Now(), done.item.Namespace, done.item.Lane()
+	limiter := &r.namespaces.get(lane).limiter
 	switch done.outcome {
 	case engine.Blocked, engine.Unreached, engine.Unanswered:
 		r.cause = done.err
-		opened := r.namespaces.trip(now, name, done.outcome)
+		opened := r.namespaces.trip(now, lane, done.outcome)
 		if opened {
 			r.pausedAt = now
 		}
 		if opened && !told(done.err) {
 			r.Log.Error(
 				"Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt is counted",
-				"outcome", done.outcome.String(), "error", done.err, "namespace", name, "remedy", r.Starter.Remedy(done.err, name))
+				"outcome", done.outcome.String(), "error", done.err, "namespace", name, "kind", done.item.Kind,
+				"remedy", r.Starter.Remedy(done.err, name))
 		}
 		r.reportPauses()
 		r.expectsWork = true
@@ -204,19 +205,20 @@ func (r *run) updateBreaker(done result) {
 	case engine.Throttled:
 		if limiter.learn(now, done.sent, true) {
 			r.Log.Warn("Temporal limits the rate of starts; slowing down. Items stay queued and no attempt is counted",
-				"starts_per_second", limiter.rate, "error", done.err, "namespace", name)
+				"starts_per_second", limiter.rate, "error", done.err, "namespace", name, "kind", done.item.Kind)
 		}
 		r.expectsWork = true
 	default:
 		limiter.learn(now, done.sent, false)
 	}
-	if r.namespaces.accepted(name) {
+	if r.namespaces.accepted(lane) {
 		r.reportPauses()
 		r.expectsWork = true
 		if told(r.cause) {
 			return
 		}
-		r.Log.Info("Temporal accepts workflows again; resuming starts", "namespace", name, "after_ms",
+		r.Log.Info("Temporal accepts workflows again; resuming starts", "namespace", name,
+			"kind", done.item.Kind, "after_ms",
 			now.Sub(r.pausedAt).Milliseconds(), "error", r.cause, "remedy", r.Starter.Remedy(r.cause, name))
 	}
 }

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sethvargo/go-retry"
@@ -11,7 +12,8 @@ import (
 )
 
 // namespaces tracks which namespaces accept no workflows now, or only a limited rate. A refusal by one says nothing
-// about the others. Only the claim loop uses it.
+// about the others. The activities of a namespace count as a namespace of their own, because a server may start only
+// workflows: see claim.ActivitiesOf. Only the claim loop uses it.
 type namespaces struct {
 	// inUse returns the known namespaces that items may use. If nil, there is only one.
 	inUse func() []string
@@ -127,8 +129,8 @@ func (s *namespaces) reopened(wanted claim.Wanted) bool {
 func (s *namespaces) took(now time.Time, wanted claim.Wanted, items []claim.Item) {
 	given := map[string]int{}
 	for _, item := range items {
-		s.get(item.Namespace).busy++
-		given[item.Namespace]++
+		s.get(item.Lane()).busy++
+		given[item.Lane()]++
 	}
 	for name, n := range s.known {
 		n.limiter.spend(now, given[name], given[name] == n.allowed)
@@ -173,6 +175,9 @@ func (s *namespaces) paused(now time.Time) (paused int, all bool) {
 	}
 	if s.refused != nil && s.refused() != "" {
 		limits[s.refused()] = 0
+		if activities := claim.ActivitiesOf(s.refused()); s.inUse != nil && slices.Contains(s.inUse(), activities) {
+			limits[activities] = 0
+		}
 	}
 	all = s.connection.refuses(now, answered) || len(limits) > 0 && (s.inUse == nil || s.allLimited(limits))
 	return len(limits), all

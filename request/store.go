@@ -110,13 +110,16 @@ func (s *Postgres) TakeStops(ctx context.Context, atMost int) (stops []temporal.
 	type row struct {
 		execution
 		Open                     bool
+		Kind                     *temporal.Kind
 		How, Reason, RequestedBy *string
 	}
 	taken, err := postgres.Read[row](ctx, s.DB, "take stop requests", sql.Text("stop_take"), atMost)
 	for _, r := range taken {
 		open = r.Open
 		if r.ExecutionID != nil {
-			stops = append(stops, temporal.Stop{Execution: r.temporal(), How: postgres.OrZero(r.How),
+			stopped := r.temporal()
+			stopped.Kind = postgres.OrZero(r.Kind)
+			stops = append(stops, temporal.Stop{Execution: stopped, How: postgres.OrZero(r.How),
 				Reason: postgres.OrZero(r.Reason), RequestedBy: postgres.OrZero(r.RequestedBy)})
 		}
 	}

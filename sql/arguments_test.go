@@ -83,7 +83,7 @@ func own(verb string, id int64, execution, workspace string) [][]any {
 	case "give_up_watches":
 		return [][]any{{"replica-1", nil}, {"replica-1", []string{execution}}}
 	case "close_done":
-		return [][]any{{"default", time.Now(), true}}
+		return [][]any{{"default", time.Now(), true, "workflow"}}
 	case "gate_call":
 		return [][]any{{"pgdispatch_help"}}
 	case "ping":
@@ -131,7 +131,7 @@ func ownOfOperators(verb string, id int64, execution string) [][]any {
 	case "limit_set":
 		return [][]any{{nil, "k", true, 1, true, []int{1}, []time.Duration{time.Second}, "me", "limits set", nil}}
 	case "definition_create":
-		return [][]any{{nobody, "report", "Report", "reports", nil, nil, nil, `{"nodes": []}`, "me", nil, nil, nil, nil}}
+		return [][]any{{nobody, "report", "Report", "reports", nil, nil, nil, `{"nodes": []}`, "me", nil, nil, nil, nil, nil}}
 	case "definition_version":
 		return [][]any{{nobody, `{"nodes": []}`, "me"}}
 	case "workspace_create":

@@ -191,7 +191,7 @@ type claimRow struct {
 	WorkflowDefinitionVersionID *string
 	Namespace                   *string
 	WorkflowType, TaskQueue     *string
-	Input                       string
+	Input, Kind                 string
 	ExecutionTimeout            *time.Duration
 	NodeIDs                     *string
 	Params, Traceparent         *string
@@ -271,7 +271,7 @@ func rowOf(i claim.Item) claimRow {
 		ID: &i.ID, LeaseToken: &i.Token, ExecutionID: &i.ExecutionID, WorkspaceID: &i.WorkspaceID,
 		WorkflowDefinitionID: &i.WorkflowDefinitionID, WorkflowDefinitionVersionID: some(i.WorkflowDefinitionVersionID),
 		Namespace: some(i.Namespace), WorkflowType: some(i.WorkflowType), TaskQueue: some(i.TaskQueue),
-		Input: string(i.Input), ExecutionTimeout: some(i.ExecutionTimeout),
+		Input: string(i.Input), Kind: string(i.Kind), ExecutionTimeout: some(i.ExecutionTimeout),
 		NodeIDs: some(nodes), Params: &params, Traceparent: some(i.Traceparent),
 		AttemptCount: &i.AttemptCount, FailureCount: &i.FailureCount, MaxAttempts: some(i.MaxAttempts),
 		Unanswered: &i.Unanswered, UnansweredFor: &i.UnansweredFor, Problem: some(string(i.Problem)),

@@ -2,6 +2,7 @@ package sql_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -301,13 +302,14 @@ func TestClosedWorkflowsAreListedInEachNamespaceByItself(t *testing.T) {
 	w := f.tenant("PRO")
 	f.item(w)
 	f.item(f.in(w, "other"))
+	f.item(f.activity(w))
 	f.dispatched(f.claim(5))
 	turns := func() []string {
 		f.exec("update pgdispatch.close_sweep set looked_at = '-infinity'")
 		type turn struct {
-			namespace string
-			wide      bool
-			since     time.Time
+			namespace, kind string
+			wide, all       bool
+			since           time.Time
 		}
 		rows, err := f.db.Query(t.Context(), sql.Text("close_turn"), time.Second, time.Hour, "default")
 		require.NoError(t, err)
@@ -315,17 +317,18 @@ func TestClosedWorkflowsAreListedInEachNamespaceByItself(t *testing.T) {
 		names := []string{}
 		for rows.Next() {
 			var got turn
-			require.NoError(t, rows.Scan(&got.namespace, &got.wide, &got.since))
-			names = append(names, got.namespace)
+			require.NoError(t, rows.Scan(&got.namespace, &got.kind, &got.wide, &got.all, &got.since))
+			names = append(names, strings.TrimSuffix(got.namespace+" "+got.kind, " workflow"))
 		}
 		return names
 	}
-	require.ElementsMatch(t, []string{"default", "other"}, turns())
+	require.ElementsMatch(t, []string{"default", "default activity", "other"}, turns())
+	f.exec(sql.Text("close_done"), "default", nil, true, "activity")
 	f.exec(sql.Text("replica_alive"), "replica-1", "dev", 4, lease, "default", "{}")
-	f.exec(sql.Text("close_done"), "default", time.Now(), true)
+	f.exec(sql.Text("close_done"), "default", time.Now(), true, "workflow")
 	require.Equal(t, []string{"other"}, turns(), "default is watched and was listed; the other was not")
-	f.exec(sql.Text("close_done"), "other", nil, true)
+	f.exec(sql.Text("close_done"), "other", nil, true, "workflow")
 	require.Empty(t, turns())
 	f.exec(sql.Text("give_up_watches"), "replica-1", nil)
-	require.Len(t, turns(), 2)
+	require.Len(t, turns(), 3)
 }

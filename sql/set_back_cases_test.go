@@ -151,7 +151,8 @@ var turnsThatWait = []waits{
 				return len(found) == 1 && found[0].Wide && time.Until(found[0].Since) < time.Second
 			}
 			require.True(f.t, turns())
-			require.NoError(f.t, (&complete.Postgres{DB: f.db}).CloseDone(f.t.Context(), "default", time.Now(), true))
+			require.NoError(f.t, (&complete.Postgres{DB: f.db}).CloseDone(f.t.Context(),
+				complete.Turn{Namespace: "default", Wide: true}, time.Now()))
 			return turns
 		}},
 	{name: "the question about a silent execution", columns: "workflow_executions.asked_at workflow_executions.started_at",

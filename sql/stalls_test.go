@@ -46,8 +46,8 @@ func (f fixture) pick(atMost int, without ...string) []string {
 		slices.Repeat([]string{"default"}, len(without)), atMost)
 	require.NoError(f.t, err)
 	picked, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (id string, err error) {
-		var run, namespace string
-		err = row.Scan(&id, &run, &namespace)
+		var workflow, run, namespace, kind string
+		err = row.Scan(&id, &workflow, &run, &namespace, &kind)
 		require.Equal(f.t, "default", namespace)
 		return id, err
 	})

@@ -135,6 +135,7 @@ func (s *Postgres) StallTurn(ctx context.Context, often, age time.Duration,
 	type row struct {
 		Namespace  *string
 		Name       *string
+		Kind       *temporal.Kind
 		Executions *int
 	}
 	turn, err := postgres.Read[row](ctx, s.DB, "claim the turn to check for stalls", sql.Text("stall_turn"), often, age,
@@ -142,8 +143,8 @@ func (s *Postgres) StallTurn(ctx context.Context, often, age time.Duration,
 	for _, r := range turn {
 		if r.Name != nil {
 			queues = append(queues,
-				StalledQueue{temporal.TaskQueue{Namespace: postgres.OrZero(r.Namespace), Name: *r.Name},
-					postgres.OrZero(r.Executions)})
+				StalledQueue{temporal.TaskQueue{Namespace: postgres.OrZero(r.Namespace), Name: *r.Name,
+					Kind: postgres.OrZero(r.Kind)}, postgres.OrZero(r.Executions)})
 		}
 	}
 	return queues, len(turn) > 0, err

@@ -32,7 +32,8 @@ const (
 type Definition struct {
 	ID               string         `json:"id"`
 	Name             string         `json:"name"`
-	WorkflowType     string         `json:"workflow_type"`
+	Kind             temporal.Kind  `json:"kind"`
+	WorkflowType     string         `json:"workflow_type"`       // or the activity's type
 	Namespace        string         `json:"namespace,omitempty"` // empty means the replicas'
 	TaskQueue        string         `json:"task_queue"`
 	MaxAttempts      int            `json:"max_attempts"`
@@ -82,6 +83,7 @@ func (s *Store) ListDefinitions(ctx context.Context, workspaceID, partOfName, af
 type NewDefinition struct {
 	WorkspaceID      string
 	Name             string
+	Kind             temporal.Kind // empty means a workflow
 	WorkflowType     string
 	TaskQueue        string
 	Namespace        string         // empty means the replicas'
@@ -117,6 +119,12 @@ func (d NewDefinition) Check() error {
 	if d.WorkflowIDPolicy != "" && !d.WorkflowIDPolicy.IsKnown() {
 		return fmt.Errorf("--workflow-id-policy is %.80q: it must be reject, reuse or use_existing", d.WorkflowIDPolicy)
 	}
+	if !d.Kind.IsKnown() {
+		return fmt.Errorf("--kind is %.80q: it must be workflow or activity", d.Kind)
+	}
+	if d.Kind == temporal.Activity && d.ExecutionTimeout == nil {
+		return errors.New("--execution-timeout is missing: an activity needs one, such as 10m; it includes its retries")
+	}
 	for flag, key := range map[string]string{"--limit-key": d.LimitKey, "--limit-key-param": d.LimitKeyParam} {
 		if key != "" {
 			if err := CheckName(flag, key); err != nil {
@@ -141,7 +149,7 @@ func (s *Store) CreateDefinition(ctx context.Context, d NewDefinition, who strin
 	made, err := postgres.Values[string](ctx, s.DB, "create workflow definition", sql.Text("definition_create"),
 		d.WorkspaceID, d.Name, d.WorkflowType, d.TaskQueue, postgres.OrNull(d.Namespace), postgres.OrNull(d.MaxAttempts),
 		d.ExecutionTimeout, string(d.Graph), who, postgres.OrNull(d.Input), postgres.OrNull(d.LimitKey),
-		postgres.OrNull(d.LimitKeyParam), postgres.OrNull(d.WorkflowIDPolicy))
+		postgres.OrNull(d.LimitKeyParam), postgres.OrNull(d.WorkflowIDPolicy), postgres.OrNull(d.Kind))
 	switch {
 	case postgres.HasCode(err, uniqueViolation):
 		return "", fmt.Errorf("the workspace has a definition %.80q already: add a version to it, or choose another "+

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/notify"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
@@ -119,10 +120,11 @@ func (s *Store) KnownReplicas(ctx context.Context) ([]KnownReplica, error) {
 	return postgres.Read[KnownReplica](ctx, s.DB, "read replicas", sql.Text("doctor_replicas"))
 }
 
-// TaskQueue is a task queue that definitions name.
+// TaskQueue is a task queue that definitions of one kind name.
 type TaskQueue struct {
 	Namespace      string // empty means the replicas'
 	Name           string
+	Kind           temporal.Kind // of these definitions
 	Definitions    int64
 	MaxAttempts    int   // the highest of these definitions
 	WithoutVersion int64 // definitions without a version, which cannot be started

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -56,6 +57,7 @@ type Item struct {
 	ExecutionStatus     string          `json:"execution_status,omitempty"` // empty if there is no execution yet
 	RunID               string          `json:"run_id,omitempty"`           // empty if no workflow was started
 	Namespace           string          `json:"namespace,omitempty"`        // of the workflow
+	Kind                temporal.Kind   `json:"kind"`                       // of what it starts
 	Watcher             string          `json:"watcher,omitempty"`          // the replica that watches it for its end
 	VersionID           string          `json:"workflow_definition_version_id,omitempty"`
 	Version             *int            `json:"version"`

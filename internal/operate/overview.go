@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/notify"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
@@ -165,6 +166,9 @@ func (s *Store) Replicas(ctx context.Context) ([]Replica, error) {
 // seconds, and one soon after each change.
 const staleAfter = 12 * time.Second
 
+// ActivitiesNeed says what makes Temporal start standalone activities.
+const ActivitiesNeed = temporal.ActivitiesNeed
+
 // ReplicaState is the state of a replica at its last heartbeat.
 type ReplicaState struct {
 	// Busy is the number of items it held.
@@ -184,6 +188,9 @@ type ReplicaState struct {
 	Stale bool `json:"stale,omitempty"`
 	// PausedNamespaces is the number of Temporal namespaces that it has paused because they accept no workflows.
 	PausedNamespaces int `json:"paused_namespaces"`
+	// NoActivities is the version of the Temporal server if it starts no standalone activities and one waits. Otherwise it
+	// is empty. PausedNamespaces counts them as a namespace.
+	NoActivities string `json:"no_activities,omitempty"`
 	// Listening reports whether LISTEN is active. Nil means that LISTEN is disabled.
 	Listening *bool `json:"listening,omitempty"`
 	// OnDuty reports whether it is the replica that notifications are for.

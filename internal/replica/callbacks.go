@@ -75,11 +75,11 @@ func (r *replica) ended(way string) func() {
 }
 
 // dispatched returns the function that watches a started execution and delivers the signals that wait for it. If
-// Temporal will call back, watching starts only after watchGrace.
+// Temporal will call back, watching starts only after watchGrace. It never does for an activity.
 func (r *replica) dispatched(callback *temporal.Callback) func(item *claim.Item, runID string) {
 	return func(item *claim.Item, runID string) {
 		r.signaler.Started(item.ExecutionID)
-		if callback.Taken() {
+		if item.Kind != temporal.Activity && callback.Taken() {
 			r.watcher.WatchLater(item.ExecutionID)
 			return
 		}

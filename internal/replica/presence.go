@@ -61,7 +61,8 @@ func reports(ctx context.Context, started <-chan struct{}, most time.Duration, c
 // differ reports whether what operators see first has changed.
 func differ(a, b operate.ReplicaState) bool {
 	return a.BreakerOpen != b.BreakerOpen || a.BreakerCause != b.BreakerCause || a.CodecAway != b.CodecAway ||
-		a.PausedNamespaces != b.PausedNamespaces || a.StartsPerSecond != b.StartsPerSecond || a.OnDuty != b.OnDuty ||
+		a.PausedNamespaces != b.PausedNamespaces ||
+		a.NoActivities != b.NoActivities || a.StartsPerSecond != b.StartsPerSecond || a.OnDuty != b.OnDuty ||
 		postgres.OrZero(a.Listening) != postgres.OrZero(b.Listening)
 }
 
@@ -75,6 +76,7 @@ func (r *replica) state() operate.ReplicaState {
 		sum := sha256.Sum256([]byte(r.Codec.Endpoint))
 		state.Codec = hex.EncodeToString(sum[:4])
 	}
+	state.NoActivities = r.temporal.NoActivities()
 	if r.listener != nil {
 		connected := r.listener.Connected()
 		state.Listening, state.OnDuty = &connected, r.gate.OnDuty()

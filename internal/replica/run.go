@@ -73,6 +73,7 @@ type replica struct {
 	hints     dispatch.Hints
 	dispatch  *dispatch.Dispatcher
 	ends      *complete.Ends
+	temporal  *temporal.Client
 	reach     *complete.Reach
 	watcher   *complete.Watcher
 	reconcile *complete.Reconciler
@@ -195,6 +196,7 @@ func (r *replica) openCodec() (codec *temporal.Codec, err error) {
 // wire creates the parts and connects them. They depend on each other only through what is set here.
 func (r *replica) wire(client *temporal.Client) {
 	component := func(name string) *slog.Logger { return r.log.With("component", name) }
+	r.temporal = client
 	r.reach = &complete.Reach{Probe: client.Probe, Limit: min(r.Lease/2, reachLimit), Log: component("watcher")}
 	r.telemetry.Away = r.reach.Away
 	r.watcher = &complete.Watcher{

@@ -1,9 +1,9 @@
 package replica
 
 import (
-	"cmp"
 	"slices"
 
+	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch"
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
@@ -29,12 +29,19 @@ func (r *replica) saw(swept sweeper.Swept, err error) {
 	r.watcher.Unwatched(swept.Unwatched || swept.Mine > r.watcher.Watching())
 }
 
-// sawNamespaces stores the namespaces that definitions use. An empty name stands for this replica's namespace, which
-// always counts as used: while it accepts workflows, a refusal by the namespace of a definition pauses only that one.
+// sawNamespaces stores the namespaces that definitions use, with the lanes of activities. An empty name stands for this
+// replica's namespace, which always counts as used: while it accepts workflows, a refusal by the namespace of a
+// definition pauses only that one.
 func (r *replica) sawNamespaces(named []string) {
 	inUse := append(make([]string, 0, len(named)+1), r.namespace)
 	for _, name := range named {
-		if name = cmp.Or(name, r.namespace); !slices.Contains(inUse, name) {
+		switch name {
+		case "":
+			name = r.namespace
+		case claim.ActivitiesOf(""):
+			name = claim.ActivitiesOf(r.namespace)
+		}
+		if !slices.Contains(inUse, name) {
 			inUse = append(inUse, name)
 		}
 	}

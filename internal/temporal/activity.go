@@ -55,11 +55,50 @@ func (t *Client) post(ctx context.Context, o order, options ...grpc.CallOption) 
 		return response.GetRunId(), err
 	}
 	response, err := t.Service.StartActivityExecution(ctx, o.asActivity(), options...)
-	if Code(err) == codes.Unimplemented {
-		err = fmt.Errorf("%w: %w", ErrNoActivities, err)
+	switch Code(err) {
+	case codes.OK:
+		t.noActivities.Store(nil)
+	case codes.Unimplemented:
+		version := t.serverVersion(ctx)
+		t.noActivities.Store(&version)
+		err = fmt.Errorf("%w: version %s: %w", ErrNoActivities, version, err)
 	}
 	return response.GetRunId(), err
 }
+
+// NoActivities returns the version of the Temporal server that has refused the last start of an activity because it
+// starts none, or "".
+func (t *Client) NoActivities() string {
+	if version := t.noActivities.Load(); version != nil {
+		return *version
+	}
+	return ""
+}
+
+// serverVersion returns the version that Temporal reports.
+func (t *Client) serverVersion(ctx context.Context) string {
+	info, err := t.Service.GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{})
+	if err != nil || info.GetServerVersion() == "" {
+		return "unknown"
+	}
+	return info.GetServerVersion()
+}
+
+// HasActivities reports whether Temporal starts standalone activities in a namespace.
+func (t *Client) HasActivities(ctx context.Context, namespace string) (bool, error) {
+	_, err := t.describeActivity(ctx, Execution{ID: nobody, Namespace: namespace})
+	switch Code(err) {
+	case codes.NotFound:
+		return true, nil
+	case codes.Unimplemented:
+		return false, nil
+	default:
+		return err == nil, err
+	}
+}
+
+// ActivitiesNeed says what makes Temporal start standalone activities.
+const ActivitiesNeed = "standalone activities need Temporal 1.32 or newer, with activity.enableStandalone on"
 
 // asActivity returns the request for an activity. All that both kinds have is that of the workflow's request.
 func (o order) asActivity() *workflowservice.StartActivityExecutionRequest {

@@ -80,6 +80,11 @@ func (f *activityService) RequestCancelActivityExecution(_ context.Context,
 	return nil, f.answer
 }
 
+func (f *activityService) GetSystemInfo(context.Context, *workflowservice.GetSystemInfoRequest,
+	...grpc.CallOption) (*workflowservice.GetSystemInfoResponse, error) {
+	return &workflowservice.GetSystemInfoResponse{ServerVersion: "1.28.1"}, nil
+}
+
 func (f *activityService) DescribeTaskQueue(_ context.Context, r *workflowservice.DescribeTaskQueueRequest,
 	_ ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error) {
 	if r.TaskQueueType != enumspb.TASK_QUEUE_TYPE_ACTIVITY {
@@ -171,10 +176,17 @@ func TestARepeatedStartFindsItsActivityAndNoOther(t *testing.T) {
 func TestAServerWithoutActivitiesSaysNothingAboutWorkflows(t *testing.T) {
 	t.Parallel()
 	service := &activityService{answer: serviceerror.NewUnimplemented("Standalone activity is disabled")}
-	_, err := (&Client{Service: service}).Start(t.Context(), anActivity())
+	client := &Client{Service: service}
+	_, err := client.Start(t.Context(), anActivity())
 	require.ErrorIs(t, err, ErrNoActivities)
+	require.ErrorContains(t, err, "version 1.28.1")
 	require.Equal(t, engine.Blocked, Classify(err))
 	require.Contains(t, Remedy(err, "shop"), "Temporal 1.32")
+	require.Equal(t, "1.28.1", client.NoActivities())
+	service.answer = nil
+	_, err = client.Start(t.Context(), anActivity())
+	require.NoError(t, err)
+	require.Empty(t, client.NoActivities(), "the server was upgraded")
 
 	unknown := anItem()
 	unknown.Kind = "nexus"

@@ -52,6 +52,8 @@ type Service interface {
 		...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error)
 	DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest,
 		...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error)
+	GetSystemInfo(context.Context, *workflowservice.GetSystemInfoRequest,
+		...grpc.CallOption) (*workflowservice.GetSystemInfoResponse, error)
 }
 
 // Client speaks to Temporal. Set its fields before use and do not change them afterwards.
@@ -68,6 +70,7 @@ type Client struct {
 	// uncompressed is set once a compressed start was refused but accepted uncompressed.
 	uncompressed atomic.Bool
 	noPrefix     atomic.Bool // visibility cannot search by prefix
+	noActivities atomic.Pointer[string]
 }
 
 // namespace returns named, or the client's namespace if named is empty.

@@ -24,7 +24,7 @@ type Execution struct {
 	WorkflowID string // that its item names; empty if it names none: see Workflow
 	RunID      string // that its start answered; empty means the newest run
 	Namespace  string // empty means the client's: executions from before there were several namespaces
-	Kind       Kind   `db:"-"`
+	Kind       Kind
 }
 
 // Workflow returns the ID of the execution's workflow or activity. It is the same for every attempt to start it.

@@ -218,7 +218,7 @@ func (t *Client) describe(ctx context.Context, execution Execution, runID string
 type TaskQueue struct {
 	Namespace string // empty means the client's
 	Name      string
-	Kind      Kind `db:"-"` // of the tasks that are polled for
+	Kind      Kind // of the tasks that are polled for
 }
 
 // Polled reports whether a worker has polled the task queue for tasks of its kind within the last minutes.

@@ -95,8 +95,7 @@ func Remedy(err error, namespace string) string {
 	case errors.As(err, &codec):
 		return codec.Remedy()
 	case errors.Is(err, ErrNoActivities):
-		return "standalone activities need Temporal 1.32 with activity.enableStandalone in its dynamic configuration; " +
-			"waiting items then start automatically, and workflows are not held up"
+		return ActivitiesNeed + "; their items wait until then, and workflows are not held up"
 	case errors.As(err, &missing):
 		return "register it (" + registration(namespace) +
 			"), or correct workflow_definitions.namespace or TEMPORAL_NAMESPACE; waiting items then start automatically"

@@ -79,7 +79,7 @@ func (t *Client) Find(ctx context.Context, execution Execution) (runID string, f
 		return runID, found, err
 	}
 	// Other clients may have reused the workflow ID since.
-	query := "WorkflowId = '" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(execution.WorkflowID) + "'"
+	query := t.runsUnder(execution.WorkflowID)
 	for page := []byte(nil); ; {
 		var response *workflowservice.ListWorkflowExecutionsResponse
 		err := bounded(ctx, func(ctx context.Context) (err error) {
@@ -100,6 +100,19 @@ func (t *Client) Find(ctx context.Context, execution Execution) (runID string, f
 			return runID, false, nil
 		}
 	}
+}
+
+// runsUnder returns a query for the runs under a workflow ID, and perhaps others: visibility compares a quote or a
+// backslash as it is escaped, so it finds no ID that has one.
+func (t *Client) runsUnder(workflowID string) string {
+	plain, _, _ := strings.Cut(strings.NewReplacer(`"`, `'`, `\`, `'`).Replace(workflowID), "'")
+	switch {
+	case plain == workflowID:
+		return "WorkflowId = '" + plain + "'"
+	case plain == "" || t.noPrefix.Load():
+		return ""
+	}
+	return "WorkflowId starts_with '" + plain + "'"
 }
 
 // current returns the newest run under the execution's ID, and whether it is the execution's. runID is empty if there

@@ -64,7 +64,7 @@ drop function if exists pgdispatch.claim(text, interval, text, text, jsonb); -- 
 create or replace function pgdispatch.claim(owner text, lease interval, watcher text, own_namespace text, proposal jsonb)
 returns table (
     id bigint, token bigint, execution_id text, workspace_id text, workflow_definition_id text,
-    workflow_definition_version_id text, namespace text, workflow_type text, task_queue text, input text, execution_timeout interval,
+    workflow_definition_version_id text, namespace text, kind text, workflow_type text, task_queue text, input text, execution_timeout interval,
     version_revision text, params text, traceparent text, attempt_count integer, failure_count integer, max_attempts integer, outcome_unknown boolean,
     unanswered_for interval, problem text, waited interval, priority integer, start_options text, limit_key text, workflow_id text,
     workflow_id_policy text, standing json
@@ -97,7 +97,7 @@ begin
                    (coalesce(d.start_options, '{}') || coalesce(q.start_options, '{}'))::text
                end as options,
                -- A start that may have arrived is repeated unchanged; otherwise the definition may have been corrected.
-               coalesce(e.namespace, d.namespace, own_namespace) as namespace,
+               coalesce(e.namespace, d.namespace, own_namespace) as namespace, coalesce(e.kind, d.kind, 'workflow') as kind,
                case when q.outcome_unknown then coalesce(e.first_sent_at, q.created_at) else c.at_time end as first_sent_at,
                case
                    when d.id is null and not exists (select from pgdispatch.workspaces w where w.id = q.workspace_id) then 'workspace not found'
@@ -107,8 +107,8 @@ begin
                end as problem
         from taken q
         left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
-        left join lateral (select e.namespace, e.first_sent_at, e.workflow_definition_version_id as version_id from pgdispatch.workflow_executions e
-                           where q.outcome_unknown and e.id = q.execution_id offset 0) e on true
+        left join lateral (select e.namespace, e.kind, e.first_sent_at, e.workflow_definition_version_id as version_id
+                           from pgdispatch.workflow_executions e where q.outcome_unknown and e.id = q.execution_id offset 0) e on true
         left join lateral (
             select v.id, v.xmin::text as revision from pgdispatch.workflow_definition_versions v
             where v.workflow_definition_id = q.workflow_definition_id and (not q.outcome_unknown or v.id = coalesce(e.version_id, v.id))
@@ -116,16 +116,17 @@ begin
         ) v on true
     ), execution as ( -- the row exists before its start is sent
         insert into pgdispatch.workflow_executions as e
-            (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, namespace, watcher, first_sent_at,
-             workflow_id)
-        select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, watcher, i.first_sent_at, i.workflow_id
+            (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, namespace, kind, watcher,
+             first_sent_at, workflow_id)
+        select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, i.kind, watcher,
+               i.first_sent_at, i.workflow_id
         from item i where i.workflow_type is not null and (i.version_id is not null or i.input <> 'envelope')
-        on conflict (id) do update
-        set workflow_definition_version_id = excluded.workflow_definition_version_id, namespace = excluded.namespace,
-            watcher = excluded.watcher, first_sent_at = excluded.first_sent_at
+        on conflict (id) do update set
+            workflow_definition_version_id = excluded.workflow_definition_version_id, namespace = excluded.namespace, watcher = excluded.watcher,
+            first_sent_at = excluded.first_sent_at
     )
     select i.id, i.lease_token, i.execution_id::text, i.workspace_id::text, i.workflow_definition_id::text,
-           coalesce(i.version_id::text, ''), coalesce(i.namespace, ''), coalesce(i.workflow_type, ''), coalesce(i.task_queue, ''),
+           coalesce(i.version_id::text, ''), coalesce(i.namespace, ''), i.kind, coalesce(i.workflow_type, ''), coalesce(i.task_queue, ''),
            coalesce(i.input, ''), coalesce(i.execution_timeout, '0'), coalesce(i.revision, ''), i.params::text, coalesce(i.traceparent, ''),
            i.attempt_count, i.failure_count, coalesce(i.max_attempts, 0), i.outcome_unknown, c.at_time - i.first_sent_at, coalesce(i.problem, ''),
            c.at_time - greatest(i.created_at, i.run_at), i.priority, i.options, coalesce(i.limit_key, ''),
@@ -139,7 +140,7 @@ begin
     end if;
     c.heads := null;
     c.took := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000; -- microseconds, without commit
-    return query select 0::bigint, 0::bigint, '', '', '', '', '', '', '', '', interval '0', '', null, '', 0, 0, 0, false,
+    return query select 0::bigint, 0::bigint, '', '', '', '', '', '', '', '', '', interval '0', '', null, '', 0, 0, 0, false,
         interval '0', '', interval '0', 0, null, '', '', '', to_json(c);
 end;
 $$;
@@ -312,23 +313,31 @@ as $$
 begin
     return array(
         select d.at from (
-            select u.at, u.namespace, row_number() over (partition by u.namespace order by u.run_at, u.id) as nth from (
-                select q.ctid as at, q.run_at, q.id, coalesce(e.namespace, d.namespace, own_namespace) as namespace
+            select u.at, u.lane, row_number() over (partition by u.lane order by u.run_at, u.id) as nth from (
+                select q.ctid as at, q.run_at, q.id, l.lane
                 from pgdispatch.workflow_execution_queue q
                 left join pgdispatch.workflow_executions e on e.id = q.execution_id
                 left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
+                cross join pgdispatch.lane(coalesce(e.namespace, d.namespace, own_namespace), coalesce(e.kind, d.kind)) as l (lane)
                 where q.stage = 'DOUBT' and q.run_at <= at_time
                   and q.id <> all ({{ template "parked" }})
                   and (q.lost_lease_count >= 2) = p.alone
                   and not exists (select from pgdispatch.workspaces w where w.id = q.workspace_id and w.paused)
-                  and coalesce((p.namespaces ->> coalesce(e.namespace, d.namespace, own_namespace))::integer, 1) > 0
+                  and coalesce((p.namespaces ->> l.lane)::integer, 1) > 0
                 order by q.run_at, q.id limit at_most for update of q skip locked
             ) u
         ) d
-        where d.nth <= coalesce((p.namespaces ->> d.namespace)::integer, d.nth)
+        where d.nth <= coalesce((p.namespaces ->> d.lane)::integer, d.nth)
     );
 end;
 $$;
+
+-- function: lane
+-- What accepts or refuses starts as one: a namespace's workflows, named as it is, or its activities, which a server of an
+-- earlier version does not start. See claim.Item.Lane.
+create or replace function pgdispatch.lane(namespace text, kind text) returns text
+language sql immutable parallel safe
+as $$ select case kind when 'activity' then namespace || ' activities' else namespace end $$;
 
 -- function: burst_limit
 -- How many items of a workspace may hold slots while no other workspace needs the workers. Null as burst means no more

@@ -79,7 +79,7 @@ with state as materialized (
            case when num_nonnulls(d.start_options, q.start_options) > 0 then
                (coalesce(d.start_options, '{}') || coalesce(q.start_options, '{}'))::text
            end as options,
-           coalesce(d.namespace, $16::text) as namespace,
+           coalesce(d.namespace, $16::text) as namespace, coalesce(d.kind, 'workflow') as kind,
            case
                when d.id is null then 'workflow definition not found'
                when v.id is null and d.input = 'envelope' then 'workflow definition has no version'
@@ -95,9 +95,10 @@ with state as materialized (
     ) v on true
 ), execution as ( -- the row exists before its start is sent
     insert into pgdispatch.workflow_executions as e
-        (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, namespace, watcher, first_sent_at,
-         workflow_id)
-    select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, $3::text, g.at_time, i.workflow_id
+        (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, namespace, kind, watcher,
+         first_sent_at, workflow_id)
+    select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, i.kind, $3::text,
+           g.at_time, i.workflow_id
     from item i cross join granted g
     where i.workflow_type is not null and (i.version_id is not null or i.input <> 'envelope')
     on conflict (id) do update
@@ -107,7 +108,8 @@ with state as materialized (
 select coalesce(i.id, 0) as id, coalesce(i.lease_token, 0) as token, coalesce(i.execution_id::text, '') as execution_id,
        coalesce(i.workspace_id::text, '') as workspace_id,
        coalesce(i.workflow_definition_id::text, '') as workflow_definition_id, coalesce(i.version_id::text, '') as workflow_definition_version_id,
-       coalesce(i.namespace, '') as namespace, coalesce(i.workflow_type, '') as workflow_type, coalesce(i.task_queue, '') as task_queue,
+       coalesce(i.namespace, '') as namespace, coalesce(i.kind, '') as kind,
+       coalesce(i.workflow_type, '') as workflow_type, coalesce(i.task_queue, '') as task_queue,
        coalesce(i.input, '') as input,
        coalesce(i.execution_timeout, '0') as execution_timeout, coalesce(i.revision, '') as version_revision, i.params::text,
        coalesce(i.traceparent, '') as traceparent,

@@ -3,6 +3,10 @@
 {{- /* A regular expression: the beginning of the workflow IDs that pgdispatch, for other items, and Temporal use. */ -}}
 {{ define "reserved_workflow_id" -}}
 ^(/_sys/|temporal-sys-|execution-(urn:uuid:|\{)?[0-9a-f]{8}(-?[0-9a-f]{4}){4}[0-9a-f]{8}){{ end }}
+{{- /* The start options that only workflows have, and those that only activities have. */ -}}
+{{ define "workflow_options" -}} {workflow_run_timeout,workflow_task_timeout,memo,versioning_override} {{- end }}
+{{ define "activity_options" -}}
+{schedule_to_close_timeout,schedule_to_start_timeout,start_to_close_timeout,heartbeat_timeout} {{- end }}
 
 -- function: check_definition
 -- Raises an error if an item cannot be of this workspace and definition.
@@ -189,6 +193,7 @@ begin
         elsif size is null or size not between field.low and field.high and (size <> 0 or field.kind not in ('duration', 'number')) then
             raise exception 'start_options.% is %, it must be %', field.name, left(field.value::text, 100), case field.kind
                     when 'duration' then format('a duration such as 1.5s, 10m or 24h, at most %sh', field.high / 3600)
+                    when 'timeout' then format('a duration such as 1.5s, 10m or 24h, not 0 and at most %sh', field.high / 3600)
                     when 'count' then 'a whole number from 0 to ' || field.high
                     when 'number' then format('a number from %s to %s, or 0 for the default', field.low, field.high)
                     when 'string' then format('a string of at most %s bytes', field.high)
@@ -209,6 +214,38 @@ begin
     end loop;
     perform pgdispatch.check_start_option_groups(options);
     return true;
+end;
+$$;
+
+-- function: check_item_options
+-- Raises an error that names the first invalid field of the start options of an item of this definition.
+create or replace function pgdispatch.check_item_options(options jsonb, definition uuid) returns void
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform pgdispatch.check_start_options(options, d.start_options, true), pgdispatch.check_start_options_of(options, d.kind)
+    from pgdispatch.workflow_definitions d
+    where d.id = definition;
+end;
+$$;
+
+-- function: check_start_options_of
+-- Raises an error that names the first field of valid start options that this kind does not have.
+create or replace function pgdispatch.check_start_options_of(options jsonb, kind text) returns void
+language plpgsql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    of_workflows constant text[] := '{{ template "workflow_options" }}';
+    of_activities constant text[] := '{{ template "activity_options" }}';
+    field constant text := min(f) from jsonb_object_keys(options) f
+        where f = any (case kind when 'activity' then of_workflows else of_activities end);
+begin
+    if field is not null then
+        raise exception 'start_options.% is not for the kind % of the definition', field, kind
+            using errcode = 'PGD11', hint = 'docs/enqueue.md lists the fields of each kind.';
+    end if;
 end;
 $$;
 
@@ -266,7 +303,7 @@ begin
         return octet_length(words);
     elsif kind = 'name' and type = 'string' and words !~ '[[:cntrl:]]|^/_sys/|^temporal-sys-per-ns-' then
         return octet_length(words);
-    elsif kind = 'duration' and type = 'string' and words ~ '^[0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h)$' then
+    elsif kind in ('duration', 'timeout') and type = 'string' and words ~ '^[0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h)$' then
         return rtrim(words, 'hms')::numeric * case ltrim(words, '0123456789.') when 'ms' then 0.001 when 's' then 1 when 'm' then 60 else 3600 end;
     elsif kind = 'number' and type = 'number' or kind = 'count' and type = 'number' and words ~ '^[0-9]{1,10}$' then
         return words::numeric;

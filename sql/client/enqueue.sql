@@ -176,8 +176,7 @@ begin
     perform pgdispatch.check_values(params, priority, run_at, null, traceparent);
     perform pgdispatch.check_start_before(start_before, coalesce(run_at, '-infinity'));
     perform pgdispatch.check_input(params, (select d.input from pgdispatch.workflow_definitions d where d.id = definition));
-    perform pgdispatch.check_start_options(start_options,
-        (select d.start_options from pgdispatch.workflow_definitions d where d.id = definition), true);
+    perform pgdispatch.check_item_options(start_options, definition);
     return (select k.item_id from pgdispatch.enqueue_keys k where k.workspace_id = workspace and k.key = keyed_item.key);
 end;
 $$;

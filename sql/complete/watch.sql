@@ -31,7 +31,7 @@ update pgdispatch.workflow_executions e
 set watcher = $1
 from orphans
 where e.id = orphans.id
-returning e.id::text, coalesce(e.workflow_id, '') as workflow_id, e.run_id, coalesce(e.namespace, '') as namespace
+returning e.id::text, coalesce(e.workflow_id, '') as workflow_id, e.run_id, coalesce(e.namespace, '') as namespace, e.kind
 
 -- name: swap_watches
 -- writes watchers
@@ -67,7 +67,7 @@ update pgdispatch.workflow_executions e
 set watcher = case when e.id = any (array(select p.taken from pairs p)) then $1 end
 where e.id = any (array(select p.taken from pairs p union all select p.dropped from pairs p))
 returning e.id::text, coalesce(e.workflow_id, '') as workflow_id, case when e.watcher is not null then e.run_id end as run_id,
-          coalesce(e.namespace, '') as namespace
+          coalesce(e.namespace, '') as namespace, e.kind
 
 -- name: give_up_watches
 -- writes watchers
@@ -79,14 +79,14 @@ where e.watcher = $1 and e.finished_at is null and ($2::uuid[] is null or e.id =
 -- name: open_among
 -- reads
 -- $1 executions. Returns those that are recorded as running. A list, so that every plan reads only these rows.
-select e.id::text, coalesce(e.workflow_id, '') as workflow_id, e.run_id, coalesce(e.namespace, '') as namespace
+select e.id::text, coalesce(e.workflow_id, '') as workflow_id, e.run_id, coalesce(e.namespace, '') as namespace, e.kind
 from pgdispatch.workflow_executions e
 where e.id = any ($1::uuid[]) and e.status = 'RUNNING'
 
 -- name: open_under
 -- reads
 -- $1 workflow IDs that items name, $2 namespace. Returns the executions that are recorded as running under them.
-select e.id::text, e.workflow_id, e.run_id, coalesce(e.namespace, '') as namespace
+select e.id::text, e.workflow_id, e.run_id, coalesce(e.namespace, '') as namespace, e.kind
 from pgdispatch.workflow_executions e
 where e.workflow_id = any ($1::text[]) and e.finished_at is null and e.status = 'RUNNING' and coalesce(e.namespace, $2::text) = $2::text
 

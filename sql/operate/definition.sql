@@ -17,7 +17,7 @@ with page as materialized (
     order by w.name, w.id, d.name
     limit $4::bigint
 )
-select d.id::text, d.workspace_id::text, p.workspace, d.name, d.workflow_type, coalesce(d.namespace, '') as namespace,
+select d.id::text, d.workspace_id::text, p.workspace, d.name, d.kind, d.workflow_type, coalesce(d.namespace, '') as namespace,
        d.task_queue, d.max_attempts, d.execution_timeout,
        (select max(v.version) from pgdispatch.workflow_definition_versions v where v.workflow_definition_id = d.id) as version,
        d.input, coalesce(d.limit_key, '') as limit_key, coalesce(d.limit_key_param, '') as limit_key_param,
@@ -30,7 +30,7 @@ order by p.workspace, d.workspace_id, d.name
 -- reads
 -- $1 workspace, $2 at most (null: all), $3 only if it is one of these (null: any). Its workflow definitions by name, each
 -- with its newest version (null: it has none, and cannot be started if its input is an envelope).
-select d.id::text, d.name, d.workflow_type, coalesce(d.namespace, '') as namespace, d.task_queue, d.max_attempts,
+select d.id::text, d.name, d.kind, d.workflow_type, coalesce(d.namespace, '') as namespace, d.task_queue, d.max_attempts,
        d.execution_timeout, v.version, d.input, coalesce(d.limit_key, '') as limit_key,
        coalesce(d.limit_key_param, '') as limit_key_param, d.workflow_id_policy, d.created_at
 from (select d.* from pgdispatch.workflow_definitions d
@@ -45,16 +45,16 @@ order by d.name
 -- writes a workflow definition with its first version, and the audit log
 -- $1 workspace, $2 name, $3 workflow type, $4 task queue, $5 namespace (null: the replicas'), $6 max_attempts (null: 3), $7
 -- execution_timeout (null: none), $8 graph, $9 who, $10 input (null: envelope), $11 limit_key (null: none), $12
--- limit_key_param (null: none), $13 workflow_id_policy (null: reject).
+-- limit_key_param (null: none), $13 workflow_id_policy (null: reject), $14 kind (null: workflow).
 with made as (
     insert into pgdispatch.workflow_definitions
         (workspace_id, name, workflow_type, task_queue, namespace, max_attempts, execution_timeout, input, limit_key, limit_key_param,
-         workflow_id_policy)
+         workflow_id_policy, kind)
     select w.id, $2::text, $3::text, $4::text, $5::text, coalesce($6::integer, 3), $7::interval, coalesce($10::text, 'envelope'),
-           $11::text, $12::text, coalesce($13::text, 'reject')
+           $11::text, $12::text, coalesce($13::text, 'reject'), coalesce($14::text, 'workflow')
     from pgdispatch.workspaces w where w.id = $1::text::uuid
     returning id, workspace_id, name, workflow_type, task_queue, namespace, max_attempts, execution_timeout, input, limit_key, limit_key_param,
-        workflow_id_policy
+        workflow_id_policy, kind
 ), versioned as (
     insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
     select m.id, 1, $8::text::jsonb from made m

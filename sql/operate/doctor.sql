@@ -164,14 +164,14 @@ order by r.started_at
 
 -- name: doctor_definitions
 -- reads
--- The task queues and namespaces of all definitions ('': the replicas' namespace), with the highest max_attempts, and
+-- The task queues, namespaces ('': the replicas') and kinds of all definitions, with the highest max_attempts, and
 -- how many have no version.
-select coalesce(d.namespace, '') as namespace, d.task_queue as name, count(*) as definitions, max(d.max_attempts) as max_attempts,
+select coalesce(d.namespace, '') as namespace, d.task_queue as name, d.kind, count(*) as definitions, max(d.max_attempts) as max_attempts,
        count(*) filter (where d.input = 'envelope' and not exists (select from pgdispatch.workflow_definition_versions v
                                           where v.workflow_definition_id = d.id)) as without_version
 from pgdispatch.workflow_definitions d
-group by d.namespace, d.task_queue
-order by count(*) desc, d.task_queue, d.namespace
+group by d.namespace, d.task_queue, d.kind
+order by count(*) desc, d.task_queue, d.namespace, d.kind
 
 -- name: doctor_horizon
 -- reads
@@ -240,7 +240,8 @@ where (s.setdatabase = 0 or d.datname = current_database())
 order by role, scope, c.setting
 
 -- function: namespaces_in_use
--- The distinct namespaces that definitions name; includes '' if some name none. One index step per namespace.
+-- The distinct namespaces that definitions name; includes '' if some name none. One index step per namespace. With those
+-- of activities, as lanes: see lane().
 create or replace function pgdispatch.namespaces_in_use() returns text[]
 language sql stable
 as $$
@@ -254,5 +255,7 @@ as $$
     select array(
         select n.namespace from named n where n.namespace is not null
         union all
-        select '' where exists (select from pgdispatch.workflow_definitions d where d.namespace is null))
+        select '' where exists (select from pgdispatch.workflow_definitions d where d.namespace is null)
+        union all
+        select distinct pgdispatch.lane(coalesce(d.namespace, ''), d.kind) from pgdispatch.workflow_definitions d where d.kind = 'activity')
 $$;

@@ -28,10 +28,11 @@ begin
         raise exception 'payload has % bytes as text, which exceeds the limit of 1966080', octet_length(payload::text)
             using errcode = 'PGD41', hint = 'Store the value elsewhere and pass its key.';
     end if;
-    select q.status, e.finished_at, q.enqueue_xid = pg_current_xact_id_if_assigned() as is_new into known
+    select q.status, e.finished_at, coalesce(e.kind, d.kind) as kind, q.enqueue_xid = pg_current_xact_id_if_assigned() as is_new into known
     from (select signal.execution_id as id) x
     left join pgdispatch.workflow_execution_queue q on q.execution_id = x.id
     left join pgdispatch.workflow_executions e on e.id = x.id
+    left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
     where num_nonnulls(q.id, e.id) > 0 and not pgdispatch.kept_out(coalesce(q.workspace_id, e.workspace_id));
     if not found then
         raise exception 'no item has execution %', coalesce(signal.execution_id::text, 'null')
@@ -39,6 +40,9 @@ begin
     elsif known.finished_at is not null or known.status in ('COMPLETED', 'FAILED', 'CANCELLED') then
         raise exception 'execution % has ended and takes no signals', signal.execution_id
             using errcode = 'PGD42', hint = 'Replay its item if it is FAILED, or insert a new one.';
+    elsif known.kind = 'activity' then
+        raise exception 'execution % is an activity and takes no signals', signal.execution_id
+            using errcode = 'PGD44', hint = 'Only workflows take signals. Cancel the activity with pgdispatch.request_cancel.';
     end if;
     -- A new item is not started before this transaction commits.
     insert into pgdispatch.signals as s (execution_id, name, payload, next_try_at)

@@ -4,9 +4,10 @@
 -- PENDING -> CANCELLED
 -- $1 at most. Returns whether stop requests are open, and a row for each that is to be carried out now. There is always
 -- a first row; its execution_id is null if nothing is to be done.
-select o.open, t.execution_id::text, t.workflow_id, t.run_id, t.namespace, t.how, t.reason, t.requested_by
+select o.open, t.execution_id::text, t.workflow_id, t.run_id, t.namespace, e.kind, t.how, t.reason, t.requested_by
 from (select exists (select from pgdispatch.stop_requests s where s.state = 'OPEN') as open) o
 left join pgdispatch.take_stops($1::integer) t on true
+left join pgdispatch.workflow_executions e on e.id = t.execution_id
 
 -- name: stop_done
 -- writes stop requests

@@ -94,6 +94,7 @@ begin
            (select d.start_options from pgdispatch.workflow_definitions d where d.id = e.workflow_definition_id), true)
        or e.workflow_id is not null and (octet_length(e.workflow_id) not between 1 and 1000 or e.workflow_id ~ '[[:cntrl:]]'
            or e.workflow_id ~* '{{ template "reserved_workflow_id" }}')
+       or e.start_options ?| '{{ template "activity_options" }}'
        or e.attempt_count + e.failure_count + e.lost_lease_count + e.lease_token <> 0
        or num_nonnulls(e.last_error, e.replay_of, e.start_before) > 0
        or e.outcome_unknown or e.created_at <> now() or e.enqueue_xid <> pg_current_xact_id()
@@ -139,6 +140,7 @@ begin
     perform pgdispatch.check_limit_key('limit_key', item.limit_key);
     perform pgdispatch.check_workflow_id(item.workflow_id);
     perform pgdispatch.check_definition(item.workspace_id, item.workflow_definition_id);
+    perform pgdispatch.check_item_options(item.start_options, item.workflow_definition_id);
     if item.attempt_count + item.failure_count + item.lost_lease_count + item.lease_token <> 0 or num_nonnulls(item.last_error, item.replay_of) > 0
        or item.outcome_unknown or item.created_at <> now() or item.enqueue_xid <> pg_current_xact_id() then
         raise exception 'an insert must not set status, attempts, errors, claims, leases or times of an item: pgdispatch sets them'
@@ -152,7 +154,6 @@ begin
     end if;
     select f.* into d from pgdispatch.workflow_definitions f where f.id = item.workflow_definition_id;
     perform pgdispatch.check_input(item.params, d.input);
-    perform pgdispatch.check_start_options(item.start_options, d.start_options, true);
     key := coalesce(d.limit_key, case jsonb_typeof(item.params) when 'object' then item.params ->> d.limit_key_param end);
     if item.limit_key is not null or key is null then
         return false;

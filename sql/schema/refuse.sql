@@ -40,8 +40,7 @@ begin
             using errcode = 'PGD21', hint = 'Cancel this item while it is PENDING, and insert a new one.';
     end if;
     if new.start_options is distinct from old.start_options then
-        perform pgdispatch.check_start_options(new.start_options,
-            (select d.start_options from pgdispatch.workflow_definitions d where d.id = new.workflow_definition_id), true);
+        perform pgdispatch.check_item_options(new.start_options, new.workflow_definition_id);
     end if;
     if new.start_before is distinct from old.start_before then
         perform pgdispatch.check_start_before(new.start_before, new.run_at);
@@ -71,6 +70,7 @@ begin
         ('name', 'workspaces,workflow_definitions', 'text', 1, 200), ('key', 'limits', 'text', 1, 200),
         ('limit_key', 'workflow_definitions', 'text', 1, 200), ('limit_key_param', 'workflow_definitions', 'text', 1, 200),
         ('input', 'workflow_definitions', 'input', 1, 8), ('workflow_id_policy', 'workflow_definitions', 'policy', 1, 12),
+        ('kind', 'workflow_definitions', 'kind', 1, 8),
         ('workflow_type', 'workflow_definitions', 'bytes', 1, 1000), ('task_queue', 'workflow_definitions', 'bytes', 1, 1000),
         ('namespace', 'workflow_definitions', 'bytes', 1, 1000), ('plan', 'workspaces,workspace_tiers', 'plan', 1, 63),
         ('max_concurrent_workflows', 'workspaces,workspace_tiers', 'number', 0, 100000),
@@ -88,6 +88,7 @@ begin
             when 'bytes' then format('of %s to %s bytes, without control characters', f.low, f.high)
             when 'input' then 'envelope, params, args or payloads'
             when 'policy' then 'reject, reuse or use_existing'
+            when 'kind' then 'workflow or activity'
             when 'plan' then 'of 1 to 63 capital letters, digits and _, the first a letter'
             when 'graph' then 'without empty node IDs'
             when 'seconds' then format('from %s s to %s days', f.low, trunc(f.high / 86400))
@@ -98,6 +99,7 @@ begin
         when 'bytes' then octet_length(c.value) between f.low and f.high and c.value !~ '[[:cntrl:]]'
         when 'input' then c.value in ('envelope', 'params', 'args', 'payloads')
         when 'policy' then c.value in ('reject', 'reuse', 'use_existing')
+        when 'kind' then c.value in ('workflow', 'activity')
         when 'plan' then c.value ~ '^[A-Z][A-Z0-9_]{0,62}$'
         when 'graph' then not jsonb_path_exists(c.value::jsonb, 'lax $.nodes[*].id ? (@ == "")')
         when 'seconds' then extract(epoch from c.value::interval) between f.low and f.high
@@ -107,6 +109,31 @@ begin
         raise exception '% of % is %: it must be %', wrong.name, tg_table_name, left(row ->> wrong.name, 100), wrong.must
             using errcode = '23514', hint = 'Correct it, or leave it out for its default.',
                   schema = 'pgdispatch', table = tg_table_name, column = wrong.name;
+    end if;
+    return new;
+end;
+$$;
+
+-- function: refuse_definition
+-- Before a definition is written: its start options must be those of its kind, an activity needs a timeout, and a kind is
+-- fixed, because the items have been checked for it.
+create or replace function pgdispatch.refuse_definition() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if tg_op = 'UPDATE' and new.kind <> old.kind then
+        raise exception 'kind of workflow definition % is %, and cannot change', old.id, old.kind
+            using errcode = 'PGD21', hint = 'Add another definition.';
+    elsif jsonb_typeof(new.start_options) = 'object' then
+        perform pgdispatch.check_start_options_of(new.start_options, new.kind);
+    end if;
+    if new.kind = 'activity' and new.execution_timeout is null
+       and not coalesce(new.start_options ?| '{schedule_to_close_timeout,start_to_close_timeout}', false) then
+        raise exception 'execution_timeout of workflow_definitions is null: an activity needs one'
+            using errcode = '23514', hint = 'Set it: it is the schedule-to-close timeout. Or set schedule_to_close_timeout or '
+                      'start_to_close_timeout in start_options.',
+                  schema = 'pgdispatch', table = tg_table_name, column = 'execution_timeout';
     end if;
     return new;
 end;

@@ -120,6 +120,10 @@ create or replace trigger refuse_value
 before insert or update on pgdispatch.workflow_definitions
 for each row
 execute function pgdispatch.refuse_value();
+create or replace trigger refuse_definition
+before insert or update on pgdispatch.workflow_definitions
+for each row
+execute function pgdispatch.refuse_definition();
 
 create or replace trigger refuse_value
 before insert or update on pgdispatch.workflow_definition_versions

@@ -11,16 +11,16 @@ with turn as (
     where l.looked_at <= clock_timestamp() - $1::interval
     returning l.singleton
 ), queues as (
-    select coalesce(e.namespace, '') as namespace, d.task_queue, count(*)::integer as executions
+    select coalesce(e.namespace, '') as namespace, d.task_queue, e.kind, count(*)::integer as executions
     from pgdispatch.workflow_executions e
     join pgdispatch.workflow_definitions d on d.id = e.workflow_definition_id
     where exists (select from turn)
       and e.finished_at is null and e.status = 'RUNNING' and e.started_at <= clock_timestamp() - $2::interval
-    group by 1, 2
-    order by count(*) desc, 1, 2
+    group by 1, 2, 3
+    order by count(*) desc, 1, 2, 3
     limit $3
 )
-select q.namespace, q.task_queue as name, q.executions
+select q.namespace, q.task_queue as name, q.kind, q.executions
 from turn
 left join queues q on true
 
@@ -40,6 +40,7 @@ with known as materialized (
     from pgdispatch.workflow_executions e
     left join pgdispatch.workflow_definitions d on d.id = e.workflow_definition_id
     where e.finished_at is null and e.status = 'RUNNING' and e.started_at <= clock_timestamp() - $1::interval
+      and e.kind = 'workflow' -- an activity has no workflow task
       and e.id > (select l.after_id from pgdispatch.stall_look l)
       and e.id <> all (array(select k.id from known k))
       and not exists (
@@ -53,9 +54,10 @@ with known as materialized (
         (select w.id from walked w order by w.id offset greatest($4::integer - (select count(*) from known) - 1, 0) limit 1),
         '00000000-0000-0000-0000-000000000000')
 )
-select id::text, coalesce(workflow_id, '') as workflow_id, '' as run_id, coalesce(namespace, '') as namespace from known
+select id::text, coalesce(workflow_id, '') as workflow_id, '' as run_id, coalesce(namespace, '') as namespace, 'workflow' as kind
+from known
 union all
-select id::text, coalesce(workflow_id, ''), '', coalesce(namespace, '') from walked
+select id::text, coalesce(workflow_id, ''), '', coalesce(namespace, ''), 'workflow' from walked
 
 -- name: stall_record
 -- writes stalls
@@ -75,8 +77,9 @@ with over as (
     returning s.kind, s.namespace, s.name, s.executions, s.detail
 ), found as (
     insert into pgdispatch.stalls as s (kind, namespace, name, executions, detail)
-    select 'TASK_QUEUE', q.namespace, q.name, q.executions, 'no worker has polled it for minutes'
-    from unnest($1::text[], $2::text[], $3::integer[]) as q (name, namespace, executions)
+    select 'TASK_QUEUE', q.namespace, q.name, sum(q.executions), 'no worker has polled it for minutes'
+    from unnest($1::text[], $2::text[], $3::integer[]) as q (name, namespace, executions) -- once for each kind
+    group by q.namespace, q.name
     union all
     select 'EXECUTION', x.namespace, x.name, 1, x.detail
     from unnest($5::text[], $6::text[], $7::text[]) as x (name, namespace, detail)

@@ -51,8 +51,9 @@ func TestAWorkspaceAndADefinitionAreCreatedAndUsed(t *testing.T) {
 
 	shown := d.types("definitions", "list")
 	for _, line := range []string{
-		`WORKSPACE +DEFINITION +ID +WORKFLOW TYPE +NAMESPACE +TASK QUEUE +VERSION +MAX ATTEMPTS +TIMEOUT`,
-		`Acme +mail +\S{36} +Mail +billing +mails +2 +7 +2d0s`, `shop +order +\S{36} +Order +- +orders +1 +3 +-`,
+		`WORKSPACE +DEFINITION +ID +KIND +TYPE +NAMESPACE +TASK QUEUE +VERSION +MAX ATTEMPTS +TIMEOUT`,
+		`Acme +mail +\S{36} +workflow +Mail +billing +mails +2 +7 +2d0s`,
+		`shop +order +\S{36} +workflow +Order +- +orders +1 +3 +-`,
 	} {
 		require.Regexp(t, `(?m)^`+line+`$`, shown)
 	}

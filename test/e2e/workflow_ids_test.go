@@ -210,14 +210,15 @@ func TestTheEndOfANamedWorkflowIsFoundByListsAndCallbacks(t *testing.T) {
 			t.Parallel()
 			s := newPolicyStack(t)
 			s.replica(variables...).ready()
-			s.another("followed", nil, false)
-			own, follower := s.enqueueAs("reject", "Hold", "own"), s.enqueueAs("use_existing", "Hold", "followed")
+			owned, followed := uuid.NewString(), uuid.NewString()
+			s.another(followed, nil, false)
+			own, follower := s.enqueueAs("reject", "Hold", owned), s.enqueueAs("use_existing", "Hold", followed)
 			s.eventually(func() bool { return s.statusOf(own) == "DISPATCHED" && s.statusOf(follower) == "DISPATCHED" }, "run")
 			if name == "callbacks" {
 				s.onlyCallbacks()
 			}
-			s.release("own")
-			s.release("followed")
+			s.release(owned)
+			s.release(followed)
 			s.eventually(func() bool { return s.statusOf(own) == "COMPLETED" && s.statusOf(follower) == "COMPLETED" }, "end")
 		})
 	}

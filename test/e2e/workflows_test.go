@@ -84,7 +84,7 @@ var activities = map[string]any{
 	// Pass returns its arguments.
 	"Pass": func(_ context.Context, in json.RawMessage) (json.RawMessage, error) { return in, nil },
 	"Break": func(context.Context, json.RawMessage) error {
-		return temporal.NewApplicationError("the oven is cold", "Oven", errors.New("no gas"))
+		return temporal.NewApplicationErrorWithCause("the oven is cold", "Oven", errors.New("no gas"))
 	},
 	// Hang ends when it is cancelled, of which only heartbeats tell.
 	"Hang": func(ctx context.Context, _ json.RawMessage) error {

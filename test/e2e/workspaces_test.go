@@ -44,8 +44,9 @@ func TestWorkspacesShowHasItsDefinitions(t *testing.T) {
 		`workspace +shop`, `id +` + d.workspace, `plan +FREE`, `limit +5000, set for this workspace`, `burst +-`, `rate +-`,
 		`paused +no`,
 		`waiting +0`, `unanswered +0`,
-		`DEFINITION +ID +WORKFLOW TYPE +NAMESPACE +TASK QUEUE +VERSION +MAX ATTEMPTS +TIMEOUT`,
-		`bare +\S+ +Bare +- +b +none \(cannot be started\) +3 +1h0m0s`, `order +\S+ +Order +- +orders +1 +3 +-`,
+		`DEFINITION +ID +KIND +TYPE +NAMESPACE +TASK QUEUE +VERSION +MAX ATTEMPTS +TIMEOUT`,
+		`bare +\S+ +workflow +Bare +- +b +none \(cannot be started\) +3 +1h0m0s`,
+		`order +\S+ +workflow +Order +- +orders +1 +3 +-`,
 	} {
 		require.Regexp(t, `(?m)^`+line+`$`, shown)
 	}

@@ -8,7 +8,7 @@ var ends = []mutant{
 			"where q.execution_id = execution;"}},
 		"./sql", "TestFinishCountsOnceWhoeverSaysItAndHoweverOften"},
 	{"a claim foresees who watches", "a claim names its owner as watcher, although it has no room",
-		[]edit{{claimFile, "i.namespace, watcher, i.first_sent_at", "i.namespace, owner, i.first_sent_at"}},
+		[]edit{{claimFile, "i.kind, watcher, i.first_sent_at", "i.kind, owner, i.first_sent_at"}},
 		"./sql", "TestASettleThatTheClaimForesawIsHeapOnly"},
 	{"a batch of ends waits for no lock", "an end whose row is locked delays the others",
 		[]edit{{"sql function finish_all", "for no key update of q, e skip locked", "for no key update of q, e"}},

@@ -4,7 +4,7 @@ package main
 var policy = []mutant{
 	{"outage opens the breaker", "an outage only delays claims for a second",
 		[]edit{{"dispatch.run.updateBreaker",
-			"opened := r.namespaces.trip(now, name, done.outcome)",
+			"opened := r.namespaces.trip(now, lane, done.outcome)",
 			"r.retryAt = time.Now().Add(time.Second); opened := true"}},
 		"./dispatch", "TestOutageIsProbedByOneItemAndBurnsNoAttempts"},
 	{"breaker pauses", "an open breaker lets every claim through",
@@ -106,6 +106,6 @@ var policy = []mutant{
 		[]edit{{"dispatch.namespaces.trip", "case !s.get(name).breaker.open() && !s.several(name):", "case true:"}},
 		"./dispatch", "TestOnlyTheNamespaceThatTakesNothingWaits"},
 	{"a namespace's allowance", "a claim ignores the allowance of a limited namespace",
-		[]edit{{aroundFile, "where h.nth <= coalesce((p.namespaces ->> h.namespace)::integer, h.nth)", ""}},
+		[]edit{{aroundFile, "where h.nth <= coalesce((p.namespaces ->> h.lane)::integer, h.nth)", ""}},
 		"./sql", "TestANamespaceGivesAsManyAsItIsAllowed"},
 }

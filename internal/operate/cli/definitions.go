@@ -89,7 +89,7 @@ func (a *App) printDefinitions(definitions []operate.WorkspaceDefinition, limit 
 	}.print(a.Stdout)
 }
 
-const definitionHeads = "DEFINITION\tID\tWORKFLOW TYPE\tNAMESPACE\tTASK QUEUE\tVERSION\tMAX ATTEMPTS\tTIMEOUT"
+const definitionHeads = "DEFINITION\tID\tKIND\tTYPE\tNAMESPACE\tTASK QUEUE\tVERSION\tMAX ATTEMPTS\tTIMEOUT"
 
 // definitionCells returns the columns of definitionHeads. unversioned stands for a missing version.
 func definitionCells(d operate.Definition, unversioned string) string {
@@ -100,7 +100,7 @@ func definitionCells(d operate.Definition, unversioned string) string {
 	if d.ExecutionTimeout != nil {
 		timeout = view.Shortly(*d.ExecutionTimeout)
 	}
-	return strings.Join([]string{view.Printable(d.Name), d.ID, view.Printable(d.WorkflowType),
+	return strings.Join([]string{view.Printable(d.Name), d.ID, d.Kind.String(), view.Printable(d.WorkflowType),
 		view.Printable(cmp.Or(d.Namespace, "-")), view.Printable(d.TaskQueue), version, strconv.Itoa(d.MaxAttempts), timeout},
 		"\t")
 }
@@ -114,7 +114,7 @@ func (a *App) definitionsCreateCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		Long:  "Add a workflow definition with its first version. " + needsOwner,
 		Example: "  pgdispatch definitions create --workspace Acme --name order --type OrderWorkflow --task-queue orders " +
-			"--graph graph.json",
+			"--graph graph.json\n" + activityExample,
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
 		if err := errors.Join(checkOutput(output), checkWho(who), needed(map[string]string{"workspace": workspace,
@@ -151,13 +151,13 @@ func (a *App) definitionsCreateCommand() *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&workspace, "workspace", "", "workspace, by ID or name (required)")
 	flags.StringVar(&made.Name, "name", "", "name, unique in the workspace (required)")
-	flags.StringVar(&made.WorkflowType, "type", "", "workflow type, as the worker registers it (required)")
+	flags.StringVar(&made.WorkflowType, "type", "", "workflow or activity type, as the worker registers it (required)")
 	flags.StringVar(&made.TaskQueue, "task-queue", "", "task queue that the worker polls (required)")
 	flags.StringVar(&made.Namespace, "namespace", "", "Temporal namespace (default: that of the replicas)")
 	flags.IntVar(&made.MaxAttempts, "max-attempts", 3,
 		"how often an item may fail before it is a dead letter, 1 to 100")
 	flags.StringVar(&timeout, "execution-timeout", "",
-		"how long a workflow may run, such as 30m, 2h or 7d (default: no limit)")
+		"how long it may run with its retries, such as 30m, 2h or 7d (default: no limit; an activity needs one)")
 	addItems(flags, &made)
 	addGraph(command, &graph, "default: no nodes")
 	addWho(flags, &who)
@@ -216,8 +216,13 @@ func (a *App) definitionsVersionCommand() *cobra.Command {
 	return command
 }
 
+const activityExample = "  pgdispatch definitions create --workspace Acme --name mail --kind activity " +
+	"--type SendMail --task-queue mails --execution-timeout 10m"
+
 // addItems adds the flags that say what holds for each item of a definition.
 func addItems(flags *pflag.FlagSet, made *operate.NewDefinition) {
+	flags.StringVar((*string)(&made.Kind), "kind", "workflow",
+		"what an item starts: workflow, or activity for a standalone activity")
 	flags.StringVar((*string)(&made.Input), "input", "envelope",
 		"what the workflow is given: envelope, params, args or payloads; see docs/enqueue.md")
 	flags.StringVar(&made.LimitKey, "limit-key", "", "limit key of items that have none (default: none)")

@@ -18,6 +18,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 func (a *App) executionsCommand() *cobra.Command {
@@ -67,7 +68,7 @@ func (a *App) executionsShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if answer, err = temporalStatus(ctx, c, i.Namespace, i.WorkflowID); err != nil {
+			if answer, err = temporalStatus(ctx, c, i.Namespace, i.WorkflowID, i.Kind); err != nil {
 				return err
 			}
 		}
@@ -92,26 +93,35 @@ func (a *App) executionsShowCommand() *cobra.Command {
 	return command
 }
 
-// temporalStatus returns Temporal's status of a workflow. An empty namespace means the configured one.
-func temporalStatus(ctx context.Context, c config.Config, namespace, workflowID string) (string, error) {
-	temporal, own, err := c.Temporal.Dial(slog.New(slog.DiscardHandler))
+// temporalStatus returns Temporal's status of a workflow or an activity. An empty namespace means the configured one.
+func temporalStatus(ctx context.Context, c config.Config, namespace, id string, kind temporal.Kind) (string, error) {
+	client, own, err := c.Temporal.Dial(slog.New(slog.DiscardHandler))
 	if err != nil {
 		return "", err
 	}
-	defer temporal.Close()
+	defer client.Close()
+	namespace = cmp.Or(namespace, own)
 	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, fmt.Errorf("no answer from Temporal within %s", askTimeout))
 	defer cancel()
-	described, err := temporal.WorkflowService().DescribeWorkflowExecution(ctx,
-		&workflowservice.DescribeWorkflowExecutionRequest{
-			Namespace: cmp.Or(namespace, own), Execution: &common.WorkflowExecution{WorkflowId: workflowID},
-		})
+	var status fmt.Stringer
+	if kind == temporal.Activity {
+		described, fails := client.WorkflowService().DescribeActivityExecution(ctx,
+			&workflowservice.DescribeActivityExecutionRequest{Namespace: namespace, ActivityId: id})
+		status, err = described.GetInfo().GetStatus(), fails
+	} else {
+		described, fails := client.WorkflowService().DescribeWorkflowExecution(ctx,
+			&workflowservice.DescribeWorkflowExecutionRequest{
+				Namespace: namespace, Execution: &common.WorkflowExecution{WorkflowId: id},
+			})
+		status, err = described.GetWorkflowExecutionInfo().GetStatus(), fails
+	}
 	var missing *serviceerror.NotFound
 	switch {
 	case errors.As(err, &missing):
 		return "not found: never started, or deleted by retention", nil
 	case err != nil:
-		return "", fmt.Errorf("ask Temporal about %s: %w; omit --ask-temporal to show only the database's state", workflowID,
+		return "", fmt.Errorf("ask Temporal about %s: %w; omit --ask-temporal to show only the database's state", id,
 			postgres.Redact(err))
 	}
-	return strings.ToUpper(described.GetWorkflowExecutionInfo().GetStatus().String()), nil
+	return strings.ToUpper(status.String()), nil
 }

@@ -98,6 +98,7 @@ func (a *App) printItem(i operate.Item, h history, inTemporal string) error {
 	if i.Status == "CLAIMED" && i.LeaseExpiresAt != nil {
 		line("held by", "%s, until %s", view.Printable(i.ClaimedBy), stamp(*i.LeaseExpiresAt))
 	}
+	line("kind", "%s", i.Kind)
 	known("namespace", i.Namespace)
 	known("watched by", i.Watcher)
 	if i.Stop != "" {

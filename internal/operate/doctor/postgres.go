@@ -290,15 +290,16 @@ func checkReplicas(replicas []operate.KnownReplica) Finding {
 }
 
 func checkDefinitions(queues []operate.TaskQueue) Finding {
-	without, all := int64(0), int64(0)
+	without, all, names := int64(0), int64(0), map[[2]string]bool{}
 	for _, q := range queues {
 		without, all = without+q.WithoutVersion, all+q.Definitions
+		names[[2]string{q.Namespace, q.Name}] = true
 	}
 	if without > 0 {
 		return Finding{"definitions", Warning, fmt.Sprintf("%d of %d have no version", without, all),
 			"Items enqueued for them fail.", "Add a version of each to pgdispatch.workflow_definition_versions."}
 	}
-	return ok("definitions", "%d, on %d task queues", all, len(queues))
+	return ok("definitions", "%d, on %d task queues", all, len(names))
 }
 
 func settingsAt(s operate.Server, value string, names ...string) []string {

@@ -11,7 +11,6 @@ import (
 
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc/codes"
 
@@ -47,14 +46,15 @@ func examineTemporal(ctx context.Context, service workflowservice.WorkflowServic
 	if err != nil {
 		return []Finding{temporalFault("temporal", err)}
 	}
-	findings := []Finding{ok("temporal", "reachable, version %s", view.OrNone(view.Printable(system.GetServerVersion())))}
+	version := view.OrNone(view.Printable(system.GetServerVersion()))
+	findings := []Finding{ok("temporal", "reachable, version %s", version)}
 	byNamespace := map[string][]operate.TaskQueue{own: nil}
 	for _, q := range queues {
 		name := cmp.Or(q.Namespace, own)
 		byNamespace[name] = append(byNamespace[name], q)
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
-		for _, f := range examineNamespace(ctx, service, namespace, byNamespace[namespace], knowsQueues) {
+		for _, f := range examineNamespace(ctx, service, namespace, version, byNamespace[namespace], knowsQueues) {
 			if len(byNamespace) > 1 {
 				f.Check += " (" + view.Printable(namespace) + ")"
 			}
@@ -64,7 +64,7 @@ func examineTemporal(ctx context.Context, service workflowservice.WorkflowServic
 	return findings
 }
 
-func examineNamespace(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace string,
+func examineNamespace(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace, version string,
 	queues []operate.TaskQueue, knowsQueues bool) (findings []Finding) {
 	ask, cancel := context.WithTimeout(ctx, temporalTimeout)
 	defer cancel()
@@ -94,7 +94,28 @@ func examineNamespace(ctx context.Context, service workflowservice.WorkflowServi
 				"Fix the database first."})
 	}
 	keeps := described.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
-	return append(findings, checkRetention(keeps, queues), checkPollers(ctx, service, namespace, queues))
+	findings = append(findings, checkRetention(keeps, queues), checkPollers(ctx, service, namespace, queues))
+	if slices.ContainsFunc(queues, func(q operate.TaskQueue) bool { return q.Kind == temporal.Activity }) {
+		findings = append(findings, checkActivities(ctx, service, namespace, version))
+	}
+	return findings
+}
+
+// checkActivities checks that Temporal starts the activities of a namespace's definitions.
+func checkActivities(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace,
+	version string) Finding {
+	const check = "standalone activities"
+	has, err := (&temporal.Client{Service: service, Namespace: namespace}).HasActivities(ctx, namespace)
+	switch {
+	case err != nil:
+		return Finding{check, Unknown, postgres.Redact(err).Error(), "It is unknown whether Temporal starts them.",
+			"Allow the API key or certificate to describe activities."}
+	case !has:
+		return Finding{check, Problem, fmt.Sprintf("Temporal %s starts none", version),
+			"Items of definitions of kind activity wait. Workflows are started.",
+			"Upgrade or configure Temporal: " + temporal.ActivitiesNeed + ". Waiting items then start automatically."}
+	}
+	return ok(check, "Temporal %s starts them", version)
 }
 
 // checkPermission finds out whether the credentials, which may not describe the namespace, may use it.
@@ -156,26 +177,22 @@ func checkRetention(keeps time.Duration, queues []operate.TaskQueue) Finding {
 		view.Shortly(keeps), view.Shortly(longest))
 }
 
-// checkPollers checks that workers poll each task queue for workflow tasks.
+// checkPollers checks that workers poll each task queue for the tasks of its definitions.
 func checkPollers(ctx context.Context, service workflowservice.WorkflowServiceClient, namespace string,
 	queues []operate.TaskQueue) Finding {
 	const check = "task queues"
-	idle := []string{}
+	client, idle := &temporal.Client{Service: service, Namespace: namespace}, []string{}
 	for n, q := range queues {
 		if n == mostQueues {
 			break
 		}
-		ask, cancel := context.WithTimeout(ctx, temporalTimeout)
-		answer, err := service.DescribeTaskQueue(ask, &workflowservice.DescribeTaskQueueRequest{
-			Namespace: namespace, TaskQueue: &taskqueue.TaskQueue{Name: q.Name}, TaskQueueType: enums.TASK_QUEUE_TYPE_WORKFLOW,
-		})
-		cancel()
+		polled, err := client.Polled(ctx, temporal.TaskQueue{Name: q.Name, Kind: q.Kind})
 		if err != nil {
 			return Finding{check, Unknown, fmt.Sprintf("%s: %s", view.Printable(q.Name), postgres.Redact(err)),
 				"It is unknown whether workers are running.",
 				"Check that Temporal accepts the queue's name, and that the credentials may describe it."}
 		}
-		if len(answer.GetPollers()) == 0 {
+		if !polled {
 			idle = append(idle, view.Printable(q.Name))
 		}
 	}
@@ -185,7 +202,7 @@ func checkPollers(ctx context.Context, service workflowservice.WorkflowServiceCl
 	}
 	if len(idle) > 0 {
 		return Finding{check, Warning, fmt.Sprintf("no worker polls %d of %s: %s", len(idle), asked, shortList(idle)),
-			"Workflows on them start but do not progress, and hold slots of their workspaces.",
+			"Workflows and activities on them start but do not progress, and hold slots of their workspaces.",
 			"Start the workers, or correct task_queue in pgdispatch.workflow_definitions."}
 	}
 	return ok(check, "workers poll all of %s", asked)

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -47,10 +48,11 @@ func Concerns(o operate.Overview) []Concern {
 	}
 	d, replicas := o.Depth, len(o.Replicas)
 	refused := refusals(o)
-	deaf, without, stale := 0, 0, 0
+	deaf, without, stale, version := 0, 0, 0, ""
 	for _, r := range o.Replicas {
 		stale += truth(r.State.Stale)
-		without += truth(r.State.PausedNamespaces > 0 && !r.State.BreakerOpen)
+		version = cmp.Or(version, r.State.NoActivities)
+		without += truth(r.State.PausedNamespaces > truth(r.State.NoActivities != "") && !r.State.BreakerOpen)
 		deaf += truth(r.State.Listening != nil && !*r.State.Listening)
 	}
 	add(refused.replicas > 0 && refused.replicas < replicas, Warning, "see their logs, and `pgdispatch doctor`",
@@ -61,6 +63,8 @@ func Concerns(o operate.Overview) []Concern {
 	add(unanswered != "", Warning, "see the replicas' logs, and `pgdispatch doctor`", "%s", unanswered)
 	add(without > 0, Warning, "see the replicas' logs, and `pgdispatch doctor`",
 		"A Temporal namespace accepts no workflows: its items wait, others are started.")
+	add(version != "", Warning, operate.ActivitiesNeed,
+		"Temporal %s starts no standalone activities: their items wait, workflows are started.", Printable(version))
 	add(deaf > 0, Warning, "check with `pgdispatch doctor` whether LISTEN works",
 		"%d of %d replicas do not listen: only polls wake them.", deaf, replicas)
 	add(d.Parked > 0, Warning, "fix the trigger or constraint, then `pgdispatch items retry`",

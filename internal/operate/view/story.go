@@ -51,7 +51,7 @@ func Story(i operate.Item, failures []operate.Failure, signals []operate.Signal)
 		tell(i.ClaimedAt, "claimed for the last time, attempt %d", i.AttemptCount)
 	}
 	if i.StartedAt != nil {
-		what := fmt.Sprintf("started: workflow %s, run %s", Printable(i.WorkflowID), OrNone(i.RunID))
+		what := fmt.Sprintf("started: %s %s, run %s", i.Kind, Printable(i.WorkflowID), OrNone(i.RunID))
 		story = append(story, Event{At: *i.StartedAt, What: what, Start: true})
 	}
 	for _, s := range slices.Backward(signals) {
@@ -66,7 +66,7 @@ func Story(i operate.Item, failures []operate.Failure, signals []operate.Signal)
 	case "FAILED":
 		ended := "failed permanently: "
 		if i.RunID != "" {
-			ended = fmt.Sprintf("workflow ended as %s: ", i.ExecutionStatus)
+			ended = fmt.Sprintf("%s ended as %s: ", i.Kind, i.ExecutionStatus)
 		}
 		tell(i.FinishedAt, "%s%s", ended, i.LastError)
 	}

@@ -166,7 +166,11 @@ func (s *Site) inTemporal(i operate.Item) string {
 	if s.TemporalUI == "" || i.Namespace == "" || i.RunID == "" {
 		return ""
 	}
-	return strings.TrimRight(s.TemporalUI, "/") + "/namespaces/" + url.PathEscape(i.Namespace) + "/workflows/" +
+	at := "/workflows/"
+	if i.Kind == temporal.Activity {
+		at = "/activities/"
+	}
+	return strings.TrimRight(s.TemporalUI, "/") + "/namespaces/" + url.PathEscape(i.Namespace) + at +
 		url.PathEscape(i.WorkflowID) + "/" + url.PathEscape(i.RunID)
 }
 
@@ -182,7 +186,7 @@ func mayResend(i operate.Item) bool {
 }
 
 func choicesOf(i operate.Item) (c choices) {
-	c.Signal = i.Status == "PENDING" || i.Status == "CLAIMED" || i.Status == "DISPATCHED"
+	c.Signal = i.Kind != temporal.Activity && (i.Status == "PENDING" || i.Status == "CLAIMED" || i.Status == "DISPATCHED")
 	switch i.Status {
 	case "PENDING":
 		c.Cancel, c.Retry = !i.Unanswered, i.DueIn > 0
