@@ -78,14 +78,14 @@ func TestOneReplicaAMinuteLooksForWhatDoesNotProgress(t *testing.T) {
 	w := f.tenant("ENTERPRISE")
 	f.running(w, 3)
 	in, tx := f.begin()
-	require.Equal(t, []string{"<nil> <nil> <nil>"}, in.turn(), "no execution has run for long")
+	require.Equal(t, []string{"<nil> <nil> <nil> <nil>"}, in.turn(), "no execution has run for long")
 	require.NoError(t, tx.Rollback(t.Context()))
 	f.old()
 	f.exec("update pgdispatch.workflow_definitions set task_queue = 'orders'")
 	other := f.tenant("PRO")
 	f.running(other, 1)
 	f.old()
-	require.Equal(t, []string{"default orders 3", "default reports 1"}, f.turn())
+	require.Equal(t, []string{"default orders workflow 3", "default reports workflow 1"}, f.turn())
 	require.Empty(t, f.turn(), "another replica has looked")
 }
 

@@ -19,8 +19,8 @@ func (f fixture) stop(id int64, how string) string {
 
 // taken is a row of the answer of stop_take.
 type taken struct {
-	Open                                                                bool
-	ExecutionID, WorkflowID, RunID, Namespace, How, Reason, RequestedBy *string
+	Open                                                                      bool
+	ExecutionID, WorkflowID, RunID, Namespace, Kind, How, Reason, RequestedBy *string
 }
 
 // stops returns the executions that a replica is to stop, and how; open reports whether any request was open.

@@ -104,7 +104,8 @@ from (values ('workflow_execution_queue', 'refuse_change'), ('workflow_execution
              ('workspace_tiers', 'tier_limits_changed'), ('settings', 'settings_changed'), ('limits', 'key_limits_added'),
              ('limits', 'key_limits_changed'), ('limits', 'key_limits_removed'),
              ('workspaces', 'refuse_value'), ('workspace_tiers', 'refuse_value'), ('settings', 'refuse_value'), ('limits', 'refuse_value'),
-             ('workflow_definitions', 'refuse_value'), ('workflow_definition_versions', 'refuse_value')
+             ('workflow_definitions', 'refuse_value'), ('workflow_definitions', 'refuse_definition'),
+             ('workflow_definition_versions', 'refuse_value')
       union all
       select c.relname, 'refuse_truncate' from pg_class c
       where c.relnamespace = to_regnamespace('pgdispatch') and c.relkind = 'r' and c.relname <> 'schema_migrations') as x (relation, name)

@@ -149,7 +149,7 @@ func TestABadLineStopsWithItsNumberAndFieldAndThoseBeforeItStay(t *testing.T) {
 	for bad, want := range map[string]string{
 		`{"workspace": "shop", "definition": "order", "priorty": 1}`: `line 3: "priorty" is no field: ` +
 			`there are workspace, definition, params, priority, run_at, start_before, idempotency_key, limit_key, ` +
-			`traceparent, start_options, key, on_conflict, quiet, at_most; ` +
+			`workflow_id, traceparent, start_options, key, on_conflict, quiet, at_most; ` +
 			`did you mean "priority"?`,
 		`{"workspace": "shop", "definition": "order", "priority": 101}`: "line 3: priority is 101: it must " +
 			"be a whole number from -100 to 100",

@@ -14,7 +14,7 @@ import (
 func TestMigrateSaysWhatItHasApplied(t *testing.T) {
 	t.Parallel()
 	d := &desk{t: t, url: sqltest.EmptyURL(t)}
-	require.Regexp(t, "^"+eachMigration("up")+`applied \d\d functions\napplied triggers\n$`, d.types("migrate", "up"))
+	require.Regexp(t, "^"+eachMigration("up")+`applied \d+ functions\napplied triggers\n$`, d.types("migrate", "up"))
 	require.Equal(t, fmt.Sprintf("nothing to do: the schema is at version %d\n", migrate.Newest()),
 		d.types("migrate", "up"))
 	require.Equal(t, eachMigration("applied"), d.types("migrate", "status"))

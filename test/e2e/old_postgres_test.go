@@ -43,7 +43,7 @@ func oldPostgres(t *testing.T) (url string) {
 func TestAnOldPostgresIsRefusedWithItsVersionAndARemedy(t *testing.T) {
 	t.Parallel()
 	d := &desk{t: t, url: oldPostgres(t)}
-	const refusal = "Postgres 14.23 is too old for pgdispatch: upgrade the server to Postgres 15 or newer\n"
+	const refusal = "Postgres 14.23 is too old for pgdispatch: upgrade the server to Postgres 15 or newer"
 	for _, args := range [][]string{{"migrate", "up"}, {"migrate", "status"}, {"status"}, {"run"}} {
 		_, errs, code := d.tries(args...)
 		require.Equal(t, 1, code, "%q", args)

@@ -74,6 +74,11 @@ var asRoles = map[string]func(d *desk) [][]string{
 			{"smtp", "--workspace", "shop", "--max", "2", "--rates", "1/s"},
 		}
 	},
+	"limits pause": plainly("held"),
+	"limits resume": func(d *desk) [][]string {
+		d.exec("insert into pgdispatch.limits (key, paused) values ('pausing', true)")
+		return [][]string{{"pausing"}}
+	},
 	"limits remove": func(d *desk) [][]string {
 		d.exec("insert into pgdispatch.limits (key, max_concurrent) values ('old', 1)")
 		d.exec("insert into pgdispatch.limits (key, max_concurrent, workspace_id) values ('old', 1, $1)", d.workspace)
