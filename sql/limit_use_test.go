@@ -28,7 +28,7 @@ func TestTheUseOfLimitsCostsTheSameWithManyLimitsAndALongQueue(t *testing.T) {
 	f.exec("insert into pgdispatch.limit_starts select id, '1 minute', now(), 1 from pgdispatch.limits")
 
 	const seen, named = 1000, 4
-	read := func() { f.exec("select * from pgdispatch.limits_in_use($1, $2)", seen, named) }
+	read := func() { f.exec("select * from pgdispatch.limits_used($1, $2)", seen, named) }
 	for table, entries := range map[string]int64{
 		"workflow_execution_queue": 2*seen + 1000 + named*50, // the holders, the keys that wait, their items
 		"limits":                   2*1100 + 2*named + 20,    // those of 1,000 keys and of some hundred held ones
@@ -38,7 +38,7 @@ func TestTheUseOfLimitsCostsTheSameWithManyLimitsAndALongQueue(t *testing.T) {
 		require.LessOrEqual(t, got.Sequential, int64(0), table)
 		require.LessOrEqual(t, got.Index, entries, table)
 	}
-	require.EqualValues(t, named+1, f.exec("select * from pgdispatch.limits_in_use($1, $2)", seen, named))
+	require.EqualValues(t, named+1, f.exec("select * from pgdispatch.limits_used($1, $2)", seen, named))
 }
 
 func TestWhatWaitsForAKeyIsCountedHoweverMuchArrivedBefore(t *testing.T) {
@@ -55,8 +55,8 @@ func TestWhatWaitsForAKeyIsCountedHoweverMuchArrivedBefore(t *testing.T) {
 	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 day' where limit_key <> '' " +
 		"and id % 10 = 0")
 	require.Equal(t, []string{"gpu 36", "mail 27", " 0"}, all[string](f,
-		"select concat(key, ' ', items) from pgdispatch.limits_in_use(10, 5)"))
-	require.Equal(t, int64(63), one[int64](f, "select behind from pgdispatch.limits_in_use(10, 5) where key is null"))
+		"select concat(key, ' ', items) from pgdispatch.limits_used(10, 5)"))
+	require.Equal(t, int64(63), one[int64](f, "select behind from pgdispatch.limits_used(10, 5) where key is null"))
 	for _, of := range []struct {
 		key       string
 		workspace any

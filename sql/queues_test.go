@@ -138,7 +138,7 @@ func TestWhatRepeatsReadsNothingOfAnOpenTransaction(t *testing.T) {
 	f.item(small)
 	for what, repeats := range map[string]func(){
 		"a sweep that records the minute":      func() { c.exec(sql.Text("sweep"), 100, "replica-1") },
-		"the use of the limits":                func() { c.exec("select * from pgdispatch.limits_in_use(1000, 10)") },
+		"the use of the limits":                func() { c.exec("select * from pgdispatch.limits_used(1000, 10)") },
 		"executions that have to be adopted":   func() { c.exec(sql.Text("adopt"), "replica-2", 10, []string{}) },
 		"times that are ahead of a clock":      func() { c.exec("select pgdispatch.bring_back(1000)") },
 		"the namespaces that are in use":       func() { c.exec("select pgdispatch.namespaces_in_use()") },

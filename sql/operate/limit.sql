@@ -79,11 +79,11 @@ select exists (select from gone)
 -- name: limits_in_use
 -- reads
 -- $1 how many items that hold slots, and how many that wait, to look at, at most; $2 how many limits to return, at most.
--- The last row has no key and sums up the others: see limits_in_use().
+-- The last row has no key and sums up the others: see limits_used().
 select coalesce(l.id, 0) as id, coalesce(l.workspace_id::text, '') as workspace_id, coalesce(w.name, '') as workspace, coalesce(l.key, '') as key,
        l.max_concurrent, l.max_starts, l.per, coalesce(l.paused, false) as paused, l.active, l.starts_left,
        l.items as waiting, l.items < 1000 as waiting_exact, clock_timestamp() - l.oldest_due as oldest_waiting, coalesce(l.behind, 0) as behind
-from pgdispatch.limits_in_use($1::bigint, $2::bigint) with ordinality
+from pgdispatch.limits_used($1::bigint, $2::bigint) with ordinality
      as l (id, workspace_id, key, max_concurrent, max_starts, per, paused, active, starts_left, items, oldest_due, behind, place)
 left join pgdispatch.workspaces w on w.id = l.workspace_id
 order by l.place
@@ -146,13 +146,24 @@ end;
 $$;
 
 -- function: limits_in_use
+-- limits_used for replicas of the version before it.
+create or replace function pgdispatch.limits_in_use(at_most bigint, named bigint)
+returns table (id bigint, workspace_id uuid, key text, max_concurrent integer, max_starts integer[], per interval[], active bigint,
+    starts_left integer, waiting bigint, behind bigint)
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select l.id, l.workspace_id, l.key, l.max_concurrent, l.max_starts, l.per, l.active, l.starts_left, l.items, l.behind
+    from pgdispatch.limits_used(at_most, named) l
+$$;
+
+-- function: limits_used
 -- The limits by use: those for which items wait first, then those with the most items. It finds them by the newest items
 -- that hold slots, at most at_most, and by the first 1,000 keys by name for which items wait: of each the longest-due one
 -- and up to 99 others, at most at_most. active is as in limit_list, items and oldest_due are those of key_waiting. The last
 -- row, whose key is null, sums up the items that were looked at of the other limits; its behind is how many items wait for
 -- a limit above it that is full. The cost does not grow with the queue or with the number of limits.
-drop function if exists pgdispatch.limits_in_use(bigint, bigint);
-create or replace function pgdispatch.limits_in_use(at_most bigint, named bigint)
+create or replace function pgdispatch.limits_used(at_most bigint, named bigint)
 returns table (id bigint, workspace_id uuid, key text, max_concurrent integer, max_starts integer[], per interval[], paused boolean,
     active bigint, starts_left integer, items bigint, oldest_due timestamptz, behind bigint)
 language sql stable

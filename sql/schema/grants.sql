@@ -38,7 +38,7 @@ grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth
     pgdispatch.longest_waiting(bigint), pgdispatch.waiting_queues(uuid, integer, text), pgdispatch.arrived_queues(xid8, uuid, integer, text),
     pgdispatch.arrivals(pg_snapshot, pg_snapshot, integer),
     pgdispatch.waiting_of(uuid, integer), pgdispatch.waiting_among(uuid[], integer), pgdispatch.unanswered(bigint),
-    pgdispatch.limits_in_use(bigint, bigint), pgdispatch.key_waiting(text, uuid, integer),
+    pgdispatch.limits_in_use(bigint, bigint), pgdispatch.limits_used(bigint, bigint), pgdispatch.key_waiting(text, uuid, integer),
     pgdispatch.starts_left(bigint, integer[], interval[], timestamptz),
     pgdispatch.paused_by(boolean, integer), pgdispatch.burst_limit(integer, integer)
     to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
