@@ -67,29 +67,19 @@ type Sweeper struct {
 // Run sweeps until ctx is cancelled and returns nil then. A database error is logged and the sweep is retried.
 func (s *Sweeper) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		pause := s.sweep(ctx)
+		next := s.sweep(ctx)
 		swept := time.Now()
 		select {
 		case <-ctx.Done():
 		case <-s.Wake:
-			wait(ctx, wakePause-time.Since(swept))
-		case <-time.After(pause):
+			pause(ctx, wakePause-time.Since(swept))
+		case <-time.After(next):
 		}
 	}
 	return nil
 }
 
-func wait(ctx context.Context, pause time.Duration) {
-	if pause <= 0 {
-		return
-	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(pause):
-	}
-}
-
-// sweep sweeps until nothing is left to requeue, and returns the time until the next sweep.
+// sweep sweeps until nothing is left to requeue or cancel, and returns the time until the next sweep.
 func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 	requeued, late, pause := 0, 0, s.Interval
 	for more := true; more; {
