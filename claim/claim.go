@@ -123,9 +123,8 @@ type Wanted struct {
 	// claim need not be combined with a look.
 	Look, Quiet bool
 	// Namespaces limits the number of items to claim per Temporal namespace, for namespaces that are paused (0) or
-	// limited. Its keys are lanes.
-	// If the next 100 items of a workspace at one priority all belong to paused namespaces, the claim tries that
-	// workspace again after 3 s.
+	// limited. Its keys are lanes: see Item.Lane. If the next 100 items of a workspace at one priority all belong to
+	// paused lanes, the claim tries that workspace again after 3 s.
 	Namespaces map[string]int
 }
 

@@ -35,8 +35,8 @@ type troubled struct {
 	nth   int
 	what  trouble
 	calls []string
-	news  int            // items that no claim has seen yet
-	runs  map[string]int // starts that had an effect on an execution without a run
+	news  int             // items that no claim has seen yet
+	runs  map[string]bool // the executions that have a run
 	ended map[int64]string
 }
 
@@ -188,9 +188,7 @@ func (f *troubled) Start(ctx context.Context, item claim.Item) (string, engine.O
 	runID, outcome, err := fakeStarter{f.desk}.Start(ctx, item)
 	if err == nil {
 		f.mu.Lock()
-		if f.runs[item.ExecutionID] == 0 {
-			f.runs[item.ExecutionID]++
-		}
+		f.runs[item.ExecutionID] = true
 		f.mu.Unlock()
 	}
 	if met == unanswered {
@@ -205,7 +203,7 @@ func (f *troubled) Find(ctx context.Context, item claim.Item) (string, engine.Ou
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.runs[item.ExecutionID] > 0 {
+	if f.runs[item.ExecutionID] {
 		return "run-" + item.ExecutionID, engine.Started, nil
 	}
 	return "", engine.NotSent, nil
@@ -227,7 +225,7 @@ func idsOf(batch []claim.Settlement) (ids []int64) {
 func everyCall(t *testing.T, nth int, what trouble) (calls []string) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 3
-		f := &troubled{desk: newDesk(t, workers), nth: nth, what: what, runs: map[string]int{}, ended: map[int64]string{}}
+		f := &troubled{desk: newDesk(t, workers), nth: nth, what: what, runs: map[string]bool{}, ended: map[int64]string{}}
 		f.Store, f.Starter, f.StartTimeout, f.PollInterval = f, f, 25*time.Second, 0
 		f.Hints = &Hints{}
 		f.onStart = func(ctx context.Context, item claim.Item) (string, error) {
