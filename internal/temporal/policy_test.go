@@ -136,3 +136,18 @@ func TestAFollowerGoesOnWithItsRun(t *testing.T) {
 	newest.FirstRunId = "run-1"
 	require.NoError(t, (&Client{Service: service}).Stop(t.Context(), Stop{Execution: follower, How: "TERMINATE"}))
 }
+
+func TestAQueryForRunsNamesOnlyWhatVisibilityCompares(t *testing.T) {
+	t.Parallel()
+	for id, query := range map[string]string{
+		"order-17":  "WorkflowId = 'order-17'",
+		"it's \\ 1": "WorkflowId starts_with 'it'",
+		`a\b'c`:     "WorkflowId starts_with 'a'",
+		`"17"`:      "",
+	} {
+		require.Equal(t, query, new(Client).runsUnder(id), id)
+	}
+	old := &Client{}
+	old.noPrefix.Store(true)
+	require.Empty(t, old.runsUnder("it's"), "a server that cannot search by prefix")
+}
