@@ -68,14 +68,6 @@ func (s *Store) Role(ctx context.Context) ([]Role, error) {
 	return postgres.Read[Role](ctx, s.DB, "read the role's privileges", sql.Text("doctor_role"))
 }
 
-// Defect is a schema object in a wrong state.
-type Defect struct{ Name, Problem string }
-
-// BadTriggers returns the triggers that are missing or do not fire.
-func (s *Store) BadTriggers(ctx context.Context) ([]Defect, error) {
-	return postgres.Read[Defect](ctx, s.DB, "read triggers", sql.Text("doctor_triggers"))
-}
-
 // SchemaDefect is a part of the schema that is missing or wrong.
 type SchemaDefect = sql.Object
 
@@ -86,11 +78,6 @@ func (s *Store) BadObjects(ctx context.Context) ([]SchemaDefect, error) {
 		return nil, err
 	}
 	return sql.Defects(found), nil
-}
-
-// BadTables returns the tables that have lost the storage settings that keep them small, or that have autovacuum off.
-func (s *Store) BadTables(ctx context.Context) ([]Defect, error) {
-	return postgres.Read[Defect](ctx, s.DB, "read settings of tables", sql.Text("doctor_tables"))
 }
 
 // Pin is something that keeps vacuum from removing dead rows.

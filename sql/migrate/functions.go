@@ -24,12 +24,13 @@ type querier interface {
 	Exec(ctx context.Context, statement string, args ...any) (pgconn.CommandTag, error)
 }
 
-// outdated returns the files of sql.Functions that differ from the database's version, in order of application.
-// Functions that exist only in the database are kept: an older replica may call them, and a migration drops them.
-func outdated(ctx context.Context, db querier) ([]sql.Function, error) {
+// unlike returns the files of sql.Functions that differ from those that were applied to the database, and the others of
+// which the database lacks or has changed an object. Functions that exist only in the database are kept: an older
+// replica may call them, and a migration drops them.
+func unlike(ctx context.Context, db querier) (outdated, damaged []sql.Function, err error) {
 	rows, err := db.Query(ctx, "select name, sha256 from pgdispatch.applied_functions")
 	if err != nil {
-		return nil, fmt.Errorf("read applied functions: %w", err)
+		return nil, nil, fmt.Errorf("read applied functions: %w", err)
 	}
 	applied := map[string]string{}
 	var name, sum string
@@ -37,19 +38,28 @@ func outdated(ctx context.Context, db querier) ([]sql.Function, error) {
 		applied[name] = sum
 		return nil
 	}); err != nil {
-		return nil, fmt.Errorf("read applied functions: %w", err)
+		return nil, nil, fmt.Errorf("read applied functions: %w", err)
 	}
 	broken, err := defects(ctx, db)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var found []sql.Function
 	for _, f := range sql.Functions() {
-		if applied[f.Name] != f.SHA256() || slices.ContainsFunc(broken, func(o sql.Object) bool { return restores(f, o) }) {
-			found = append(found, f)
+		switch {
+		case applied[f.Name] != f.SHA256():
+			outdated = append(outdated, f)
+		case slices.ContainsFunc(broken, func(o sql.Object) bool { return restores(f, o) }):
+			damaged = append(damaged, f)
 		}
 	}
-	return found, nil
+	return outdated, damaged, nil
+}
+
+func names(files []sql.Function) (all []string) {
+	for _, f := range files {
+		all = append(all, f.Name)
+	}
+	return all
 }
 
 // defects returns what is missing or wrong in a schema of the newest version.
@@ -90,7 +100,7 @@ func repairIndexes(ctx context.Context, conn *pgx.Conn, report func(Step)) error
 			}
 		}
 		if o.Repair() != nil {
-			report(Step{Name: o.Name, Direction: "replace"})
+			report(Step{Name: o.Name, Direction: "repair"})
 		}
 	}
 	return nil
@@ -106,10 +116,11 @@ const (
 
 // repeat replaces the changed files of sql.Functions and updates the roles, then replaces the triggers if they changed.
 func repeat(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
-	changed, err := outdated(ctx, conn)
+	outdated, damaged, err := unlike(ctx, conn)
 	if err != nil {
 		return err
 	}
+	changed := append(outdated, damaged...)
 	triggers := slices.IndexFunc(changed, func(f sql.Function) bool { return f.Name == sql.Triggers })
 	functions := changed
 	if triggers >= 0 {
@@ -173,13 +184,14 @@ func replaceTriggers(ctx context.Context, conn *pgx.Conn, file sql.Function) err
 	return record(ctx, conn, file)
 }
 
-// guardTables adds the trigger that refuses TRUNCATE to the tables that lack it. The table of versions gets none,
+// guardTables adds the trigger that refuses TRUNCATE to the tables on which none fires. That of versions gets none,
 // because it outlives the trigger's function.
 func guardTables(ctx context.Context, conn *pgx.Conn) error {
 	const unguarded = `select c.oid::regclass::text from pg_class c
 		where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p') and c.oid <> $1::text::regclass
 		  and not exists (select from pg_trigger t
-		                  where t.tgrelid = c.oid and t.tgfoid = 'pgdispatch.refuse_truncate()'::regprocedure)`
+		                  where t.tgrelid = c.oid and t.tgfoid = 'pgdispatch.refuse_truncate()'::regprocedure
+		                    and t.tgenabled in ('O', 'A'))`
 	rows, err := conn.Query(ctx, unguarded, versionTable)
 	if err != nil {
 		return fmt.Errorf("find tables without refuse_truncate: %w", err)
@@ -189,7 +201,7 @@ func guardTables(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("find tables without refuse_truncate: %w", err)
 	}
 	for _, table := range tables {
-		if err := applyTrigger(ctx, conn, "create trigger refuse_truncate before truncate on "+table+
+		if err := applyTrigger(ctx, conn, "create or replace trigger refuse_truncate before truncate on "+table+
 			" for each statement execute function pgdispatch.refuse_truncate()"); err != nil {
 			return fmt.Errorf("refuse to truncate %s: %w", table, err)
 		}

@@ -196,12 +196,25 @@ func TestMigrateUpRepairsIndexesTriggersAndFunctions(t *testing.T) {
 		language sql immutable as $$ select error $$;
 		alter table pgdispatch.limits disable trigger key_limits_added;
 		drop trigger item_gone on pgdispatch.workflow_execution_queue;
-		alter table pgdispatch.workspaces alter column plan drop default`)
-	require.ElementsMatch(t, []string{"workspaces.plan altered", "workflow_execution_queue_holders missing",
-		"limits_by_workspace invalid", "limits.key_limits_added disabled", "workflow_execution_queue.item_gone missing",
+		alter table pgdispatch.workspaces enable replica trigger workspace_deleted;
+		alter table pgdispatch.workflow_execution_queue enable trigger item_moved; -- not always
+		alter table pgdispatch.signals disable trigger refuse_truncate;
+		alter table pgdispatch.workspaces alter column plan drop default;
+		alter table pgdispatch.rates reset (fillfactor), set (autovacuum_enabled = off);
+		alter table pgdispatch.marks set (autovacuum_vacuum_threshold = 50, toast_tuple_target = 4080)`)
+	state, err := migrate.Status(t.Context(), conn)
+	require.NoError(t, err)
+	require.Empty(t, state.Outdated, "what was applied is of this version")
+	require.Equal(t, []string{"error_kind", "waiting_of", "triggers"}, state.Damaged)
+	byHand := []string{"workspaces.plan altered", "marks.autovacuum_vacuum_threshold altered", "rates without autovacuum",
+		"rates.fillfactor missing"}
+	require.ElementsMatch(t, append(byHand, "workflow_execution_queue_holders missing",
+		"limits_by_workspace invalid", "limits.key_limits_added disabled",
+		"workspaces.workspace_deleted enabled for replication only", "workflow_execution_queue.item_moved altered",
+		"signals.refuse_truncate disabled", "workflow_execution_queue.item_gone missing",
 		"error_kind(error text) altered",
-		"waiting_of(workspace uuid, at_most integer, OUT items bigint, OUT claimed bigint, " +
-			"OUT running bigint, OUT oldest_due timestamp with time zone) missing"}, defects())
+		"waiting_of(workspace uuid, at_most integer, OUT items bigint, OUT claimed bigint, "+
+			"OUT running bigint, OUT oldest_due timestamp with time zone) missing"), defects())
 	require.NoError(t, migrate.Up(t.Context(), conn, nil))
-	require.Equal(t, []string{"workspaces.plan altered"}, defects())
+	require.ElementsMatch(t, byHand, defects())
 }

@@ -29,9 +29,9 @@ const lockPoll = 100 * time.Millisecond
 
 // Step is one change, passed to the report callback.
 type Step struct {
-	Version   int32 // 0 if Direction is "replace"
+	Version   int32 // 0 if it is not a migration
 	Name      string
-	Direction string // "up" or "down" for a migration; "replace" for a file of sql.Functions
+	Direction string // "up" or "down" for a migration; "replace" for a file of sql.Functions, "repair" for an index
 }
 
 // State is the state of the schema in a database.
@@ -39,9 +39,9 @@ type State struct {
 	Current int32 // 0 means no schema
 	Newest  int32 // the newest version that this binary knows
 	Names   []string
-	// Outdated names the files of sql.Functions that differ from the database's version. It is set only if Current is
-	// Newest.
-	Outdated []string
+	// Outdated names the files of sql.Functions that differ from those that were applied to the database, and Damaged
+	// the others whose functions or triggers somebody has changed since. They are set only if Current is Newest.
+	Outdated, Damaged []string
 	// BeforeBaseline is the version of a schema from before the baseline, when version numbers restarted. Zero means
 	// that it is not such a schema. If it is nonzero, Current is 0.
 	BeforeBaseline int32
@@ -140,10 +140,8 @@ func Status(ctx context.Context, conn *pgx.Conn) (State, error) {
 	if state.Current != state.Newest {
 		return state, nil
 	}
-	functions, err := outdated(ctx, conn)
-	for _, f := range functions {
-		state.Outdated = append(state.Outdated, f.Name)
-	}
+	outdated, damaged, err := unlike(ctx, conn)
+	state.Outdated, state.Damaged = names(outdated), names(damaged)
 	return state, err
 }
 

@@ -63,64 +63,22 @@ where s.name = 'tcp_user_timeout'
 -- reads
 listen pgdispatch_doctor
 
--- name: doctor_tables
--- reads
--- Tables of pgdispatch whose storage settings differ from those of the migrations, or that autovacuum skips.
-select x.relation as name,
-       case when c.options && '{autovacuum_enabled=false,autovacuum_enabled=off}' then 'autovacuum is off'
-            else 'missing ' || array_to_string(array(
-                select o from unnest(x.options) o except select o from unnest(c.options) o order by 1), ', ')
-       end as problem
-from (values
-    ('workflow_execution_queue', '{fillfactor=50,autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,'
-        'autovacuum_vacuum_insert_scale_factor=0.05,autovacuum_analyze_scale_factor=0.05,autovacuum_vacuum_cost_delay=0}'::text[]),
-    ('workflow_executions', '{fillfactor=50,autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,'
-        'autovacuum_vacuum_cost_delay=0}'),
-    ('marks', '{autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_insert_threshold=-1,'
-        'autovacuum_vacuum_cost_delay=0}'),
-    ('enqueue_keys', '{autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_cost_delay=0}'),
-    ('signals', '{autovacuum_vacuum_scale_factor=0.02,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_cost_delay=0}'),
-    ('workspace_activity', '{fillfactor=80,autovacuum_vacuum_scale_factor=0.05,autovacuum_vacuum_cost_delay=0}'),
-    ('rates', '{fillfactor=50}'), ('limit_starts', '{fillfactor=50}'), ('mark_trim', '{fillfactor=50}'),
-    ('retention_walk', '{fillfactor=50}'), ('close_sweep', '{fillfactor=50}'), ('close_lists', '{fillfactor=50}'),
-    ('stall_look', '{fillfactor=50}'), ('signal_turn', '{fillfactor=50}'), ('activity', '{fillfactor=50}')
-) as x (relation, options)
-cross join lateral (
-    select coalesce((select r.reloptions from pg_class r where r.oid = to_regclass('pgdispatch.' || x.relation)), '{}') as options
-) c
-where not x.options <@ c.options or c.options && '{autovacuum_enabled=false,autovacuum_enabled=off}'
-order by x.relation
-
--- name: doctor_triggers
--- reads
--- Triggers of pgdispatch that are missing or do not fire, and why.
-select x.relation || '.' || x.name as name,
-       case when t.tgname is null then 'missing' when t.tgenabled = 'D' then 'disabled' else 'fires only for replication' end as problem
-from (values ('workflow_execution_queue', 'refuse_change'), ('workflow_execution_queue', 'refuse_item'),
-             ('workflow_execution_queue', 'item_enqueued'), ('workflow_execution_queue', 'item_moved'),
-             ('workflow_execution_queue', 'item_deleted'), ('workflow_execution_queue', 'item_gone'),
-             ('workflow_executions', 'execution_said'), ('workflow_executions', 'end_early'), ('enqueue', 'enqueue_item'),
-             ('workspaces', 'workspace_limits_changed'), ('workspaces', 'workspace_deleted'),
-             ('workspace_tiers', 'tier_limits_changed'), ('settings', 'settings_changed'), ('limits', 'key_limits_added'),
-             ('limits', 'key_limits_changed'), ('limits', 'key_limits_removed'),
-             ('workspaces', 'refuse_value'), ('workspace_tiers', 'refuse_value'), ('settings', 'refuse_value'), ('limits', 'refuse_value'),
-             ('workflow_definitions', 'refuse_value'), ('workflow_definitions', 'refuse_definition'),
-             ('workflow_definition_versions', 'refuse_value')
-      union all
-      select c.relname, 'refuse_truncate' from pg_class c
-      where c.relnamespace = to_regnamespace('pgdispatch') and c.relkind = 'r' and c.relname <> 'schema_migrations') as x (relation, name)
-left join pg_trigger t on t.tgrelid = to_regclass('pgdispatch.' || x.relation) and t.tgname = x.name
-where t.tgname is null or t.tgenabled not in ('O', 'A')
-order by name
-
 -- name: doctor_catalogue
 -- reads
--- The schema's columns, constraints, indexes, triggers and functions, as sql/schema/catalogue.golden has them, and what
--- keeps one from working. Without not-null constraints, which only newer servers list.
+-- The schema's tables, their storage settings, columns, constraints, indexes and triggers, and its functions, as
+-- sql/schema/catalogue.golden has them, and what keeps one from working. Without not-null constraints, which only newer
+-- servers list.
 with relation as (
-    select c.oid, c.relname, c.relkind from pg_class c
+    select c.oid, c.relname, c.relkind, coalesce(c.reloptions, '{}') as options from pg_class c
     where c.relnamespace = to_regnamespace('pgdispatch') and c.relkind in ('r', 'v') and c.relname <> 'schema_migrations'
 ), object (kind, name, definition, problem) as (
+    select 'table', r.relname::text, '', case when 'autovacuum_enabled=false' = any (r.options)
+                                          or 'autovacuum_enabled=off' = any (r.options) then 'without autovacuum' else '' end
+    from relation r where r.relkind = 'r'
+    union all
+    select 'setting', r.relname || '.' || split_part(o, '=', 1), split_part(o, '=', 2), ''
+    from relation r cross join unnest(r.options) o where r.relkind = 'r'
+    union all
     select 'column', r.relname || '.' || a.attname,
            concat_ws(' ', format_type(a.atttypid, a.atttypmod), case when a.attnotnull then 'not null' end, pg_get_expr(d.adbin, d.adrelid)), ''
     from relation r
@@ -134,8 +92,9 @@ with relation as (
     select 'index', i.relname, pg_get_indexdef(x.indexrelid), case when not x.indisvalid then 'invalid' else '' end
     from relation r join pg_index x on x.indrelid = r.oid join pg_class i on i.oid = x.indexrelid
     union all
-    select 'trigger', r.relname || '.' || t.tgname, pg_get_triggerdef(t.oid),
-           case t.tgenabled when 'D' then 'disabled' when 'R' then 'fires only for replication' else '' end
+    select 'trigger', r.relname || '.' || t.tgname,
+           concat_ws(' ', pg_get_triggerdef(t.oid), case t.tgenabled when 'A' then 'ALWAYS' end),
+           case t.tgenabled when 'D' then 'disabled' when 'R' then 'enabled for replication only' else '' end
     from relation r join pg_trigger t on t.tgrelid = r.oid and not t.tgisinternal
     union all
     select 'function', format('%s(%s)', p.proname, pg_get_function_identity_arguments(p.oid)),

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/doctor"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
@@ -45,8 +44,8 @@ var doctorChecks = []string{
 	"notification queue", "outage", "postgres version", "replicas", "retention", "role", "schema objects",
 	"settings of roles", "signals",
 	"synchronous_commit",
-	"tables", "task queues",
-	"temporal", "timeouts", "transactions", "triggers", "vacuum horizon",
+	"task queues",
+	"temporal", "timeouts", "transactions", "vacuum horizon",
 }
 
 func TestTroubleshootingLeadsFromEveryCheck(t *testing.T) {
@@ -84,7 +83,7 @@ func TestDoctorFindsNothingWrongWithAWholeStack(t *testing.T) {
 	out, errs, code := d.tries(append([]string{"doctor"}, args...)...)
 	require.Equal(t, 1, code)
 	require.Equal(t, "pgdispatch: problems found: see the remedies\n", errs)
-	require.Regexp(t, `(?m)^OK +triggers +all present and enabled$`, out)
+	require.Regexp(t, `(?m)^OK +schema objects +all tables, .* are as this version needs$`, out)
 	require.Regexp(t,
 		`(?m)^ERROR +durability +fsync.* off\n +meaning: A crash .*\n`+
 			` +remedy: Set fsync.* to on in postgresql.conf, and reload\.$`, out)
@@ -147,60 +146,24 @@ func TestDoctorSaysWhatIsWrongWithTheDatabase(t *testing.T) {
 	found, code := d.diagnosis("--temporal-address", nowhere)
 	require.Equal(t, 1, code)
 	for check, want := range map[string]doctor.Finding{
-		"triggers": {Severity: doctor.Problem,
-			Finding: "settings.settings_changed: missing; workflow_execution_queue.item_enqueued: disabled; " +
-				"workspaces.workspace_deleted: fires only for replication"},
-		"tables": {Severity: doctor.Warning,
-			Finding: "marks: missing autovacuum_vacuum_threshold=1000; rates: autovacuum is off"},
+		"schema objects": {Severity: doctor.Problem,
+			Finding: "setting marks.autovacuum_vacuum_threshold is missing; setting rates.fillfactor is missing; " +
+				"table rates is without autovacuum; trigger settings.settings_changed is missing; " +
+				"trigger workflow_execution_queue.item_enqueued is disabled; and 1 more"},
 		"definitions":        {Severity: doctor.Warning, Finding: "1 of 1 have no version"},
 		"replicas":           {Severity: doctor.Warning, Finding: "no replica runs; dead died 2h0m0s ago"},
 		"synchronous_commit": {Severity: doctor.Warning, Finding: "synchronous_commit is off by default"},
-		"migrations": {Severity: doctor.Warning, Finding: fmt.Sprintf("version %d, but functions differ from this "+
-			"pgdispatch's: triggers", migrate.Newest())},
+		"migrations":         {Severity: doctor.Fine, Finding: fmt.Sprintf("version %d, up to date", migrate.Newest())},
 	} {
 		require.Equal(t, want.Severity, found[check].Severity, check)
 		require.Equal(t, want.Finding, found[check].Finding, check)
 	}
+	require.Equal(t, "Run `pgdispatch migrate up`, which makes missing indexes, triggers and functions anew. "+
+		"Repair by hand: alter table pgdispatch.marks set (autovacuum_vacuum_threshold = 1000); "+
+		"alter table pgdispatch.rates set (fillfactor = 50); alter table pgdispatch.rates reset (autovacuum_enabled).",
+		found["schema objects"].Remedy)
 	require.Contains(t, found["timeouts"].Finding, "statement_timeout is 5s")
 	require.Contains(t, found["settings of roles"].Finding, "synchronous_commit=off")
-}
-
-// Doctor expects what the migrations create: its lists contain every trigger and table.
-func TestDoctorKnowsEveryTriggerAndEveryTable(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	store := &operate.Store{DB: d.db}
-	for _, bad := range []func(context.Context) ([]operate.Defect, error){store.BadTriggers, store.BadTables} {
-		defects, err := bad(t.Context())
-		require.NoError(t, err)
-		require.Empty(t, defects)
-	}
-	const triggers = "select string_agg(tgrelid::regclass || '.' || tgname, ',' order by tgrelid::regclass || '.' " +
-		"|| tgname collate \"C\") from pg_trigger where not tgisinternal"
-	const tables = "select string_agg(relname, ',' order by relname collate \"C\") from pg_class where relkind = 'r' " +
-		"and relnamespace = 'pgdispatch'::regnamespace and reloptions is not null"
-	allTriggers, allTables := strings.ReplaceAll(d.value(triggers), "pgdispatch.", ""), d.value(tables)
-	d.exec(`do $$ declare r record; begin
-		drop trigger enqueue_item on pgdispatch.enqueue; -- a view's cannot be disabled
-		for r in select tgrelid::regclass as relation, tgname from pg_trigger where not tgisinternal loop
-			execute format('alter table %s disable trigger %I', r.relation, r.tgname);
-		end loop;
-		for r in select c.oid::regclass as relation, (select string_agg(split_part(o, '=', 1), ',')
-			from unnest(c.reloptions) o) as options
-				from pg_class c where relkind = 'r' and relnamespace = 'pgdispatch'::regnamespace and reloptions is not null loop
-			execute format('alter table %s reset (%s)', r.relation, r.options);
-		end loop; end $$`)
-	names := func(defects []operate.Defect, err error) string {
-		require.NoError(t, err)
-		list := []string{}
-		for _, defect := range defects {
-			list = append(list, defect.Name)
-		}
-		slices.Sort(list)
-		return strings.Join(list, ",")
-	}
-	require.Equal(t, allTriggers, names(store.BadTriggers(t.Context())))
-	require.Equal(t, allTables, names(store.BadTables(t.Context())))
 }
 
 // Notifications do not cross databases, so this listener receives none, as behind a transaction pooler.
@@ -234,7 +197,7 @@ func TestDoctorOfAnEmptyDatabaseSaysToMigrate(t *testing.T) {
 	found, code := d.diagnosis("--temporal-address", nowhere)
 	require.Equal(t, 1, code)
 	require.Equal(t, "Run `pgdispatch migrate up`.", found["migrations"].Remedy)
-	require.NotContains(t, found, "triggers")
+	require.NotContains(t, found, "schema objects")
 }
 
 func TestDoctorSaysWhatItsRoleMayNotSee(t *testing.T) {
@@ -259,7 +222,7 @@ func TestDoctorSaysWhatItsRoleMayNotSee(t *testing.T) {
 	require.Equal(t, "reachable as role "+role, found["database"].Finding)
 	require.Equal(t, doctor.Unknown, found["vacuum horizon"].Severity)
 	require.Contains(t, found["vacuum horizon"].Remedy, "grant pg_monitor")
-	require.Equal(t, doctor.Fine, found["triggers"].Severity)
+	require.Equal(t, doctor.Fine, found["schema objects"].Severity)
 	require.Equal(t, doctor.Fine, found["listen"].Severity)
 	d.exec("grant pg_monitor to " + role)
 	found, _ = reader.diagnosis("--temporal-address", nowhere)

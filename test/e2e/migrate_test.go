@@ -25,7 +25,7 @@ func TestMigrateSaysWhatItHasApplied(t *testing.T) {
 	require.Equal(t, 1, code)
 }
 
-func TestMigrateStatusNamesFunctionsThatAreOutdated(t *testing.T) {
+func TestMigrateStatusNamesFunctionsAndTriggersThatDiffer(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.exec("update pgdispatch.applied_functions set sha256 = 'another' where name = 'claim_pick'")
@@ -37,6 +37,12 @@ func TestMigrateStatusNamesFunctionsThatAreOutdated(t *testing.T) {
 	require.Contains(t, listed, `"name": "001_baseline.sql",`+"\n    "+`"applied": true`)
 	require.Contains(t, listed, `"name": "claim_pick",`+"\n    "+`"applied": false`)
 	require.Equal(t, "applied 1 function\n", d.types("migrate", "up"))
+	d.exec("alter table pgdispatch.workspaces disable trigger refuse_value")
+	out, errs, code = d.tries("migrate", "status")
+	require.Equal(t, eachMigration("applied")+"damaged triggers\n", out)
+	require.Contains(t, errs, "functions or triggers are damaged: run `pgdispatch migrate up`")
+	require.Equal(t, 1, code)
+	require.Equal(t, "applied triggers\n", d.types("migrate", "up"))
 	require.Equal(t, eachMigration("applied"), d.types("migrate", "status"))
 }
 

@@ -99,6 +99,8 @@ func incomplete(state migrate.State) error {
 		return errors.New("migrations are missing: run `pgdispatch migrate up`")
 	case len(state.Outdated) > 0:
 		return errors.New("functions are outdated: run `pgdispatch migrate up`")
+	case len(state.Damaged) > 0:
+		return errors.New("functions or triggers are damaged: run `pgdispatch migrate up`")
 	}
 	return nil
 }
@@ -117,6 +119,9 @@ func (a *App) printMigrations(state migrate.State, output string) error {
 	}
 	for _, name := range state.Outdated {
 		all = append(all, migration{name, false, "outdated"})
+	}
+	for _, name := range state.Damaged {
+		all = append(all, migration{name, false, "damaged"})
 	}
 	if output == "json" {
 		return a.printJSON(all)

@@ -111,8 +111,6 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 	findings = append(findings,
 		checkRole(ctx, store),
 		checkList(ctx, "schema objects", store.BadObjects, checkObjects),
-		checkList(ctx, "triggers", store.BadTriggers, checkTriggers),
-		checkList(ctx, "tables", store.BadTables, checkTables),
 		checkList(ctx, "replicas", store.KnownReplicas, checkReplicas),
 		checkList(ctx, "outage", store.Replicas, checkOutage),
 		checkList(ctx, "signals", func(ctx context.Context) ([]operate.Depth, error) {

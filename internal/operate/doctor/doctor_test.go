@@ -129,6 +129,36 @@ func TestDoctorJudgesClocksReplicasAndSchemas(t *testing.T) {
 				{Kind: "replication slot", Name: "b", Detail: "logical"}}, true).Finding)
 }
 
+func TestDoctorSaysHowToRepairEachObjectOfTheSchema(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, Fine, checkObjects(nil).Severity)
+	lost := checkObjects([]operate.SchemaDefect{{Kind: "table", Name: "marks", Problem: "without autovacuum"},
+		{Kind: "setting", Name: "rates.fillfactor", Definition: "50", Problem: "missing"}})
+	require.Equal(t, Finding{"schema objects", Warning,
+		"table marks is without autovacuum; setting rates.fillfactor is missing", slowVacuum,
+		"Repair by hand: alter table pgdispatch.marks reset (autovacuum_enabled); " +
+			"alter table pgdispatch.rates set (fillfactor = 50)."}, lost)
+	for _, o := range []operate.SchemaDefect{{Kind: "trigger", Name: "limits.refuse_value", Problem: "disabled"},
+		{Kind: "function", Name: "claim()", Problem: "altered"}, {Kind: "index", Name: "i", Problem: "invalid"}} {
+		found := checkObjects([]operate.SchemaDefect{o})
+		require.Equal(t, Problem, found.Severity)
+		require.Equal(t, "Run `pgdispatch migrate up`, which makes missing indexes, triggers and functions anew.",
+			found.Remedy)
+	}
+	for want, o := range map[string]operate.SchemaDefect{
+		"alter table pgdispatch.limits add constraint c CHECK (true)": {Kind: "constraint", Name: "limits.c",
+			Definition: "CHECK (true)", Problem: "missing"},
+		"drop index concurrently if exists pgdispatch.i; CREATE INDEX CONCURRENTLY i ON pgdispatch.limits (key)": {
+			Kind: "index", Name: "i", Definition: "CREATE INDEX i ON pgdispatch.limits (key)", Problem: "altered"},
+		"restore table marks":            {Kind: "table", Name: "marks", Problem: "missing"},
+		"restore column marks.id bigint": {Kind: "column", Name: "marks.id", Definition: "bigint", Problem: "missing"},
+	} {
+		found := checkObjects([]operate.SchemaDefect{o})
+		require.Equal(t, Problem, found.Severity, want)
+		require.Equal(t, "Repair by hand: "+want+".", found.Remedy)
+	}
+}
+
 func TestDoctorSeesWhetherTheCallbackURLLeadsToAReplica(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, checkCallbackURL(t.Context(), config.Config{}), "callbacks are off")

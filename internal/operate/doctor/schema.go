@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 )
 
@@ -35,33 +34,4 @@ func checkSchema(s migrate.State) Finding {
 			"If this pgdispatch is the newer version, run `pgdispatch migrate up`."}
 	}
 	return ok(check, "version %d, up to date", s.Current)
-}
-
-func checkTriggers(bad []operate.Defect) Finding {
-	if len(bad) > 0 {
-		return Finding{"triggers", Problem, shortDefects(bad),
-			"Rows are not validated or announced, slots are not released, or TRUNCATE is not refused. Items wait for the " +
-				"full check, which each replica makes once a minute.",
-			"Enable it: `alter table pgdispatch.... enable trigger ...`. Recreate a missing trigger: `delete from " +
-				"pgdispatch.applied_functions where name = 'triggers'`, then `pgdispatch migrate up`."}
-	}
-	return ok("triggers", "all present and enabled")
-}
-
-func checkTables(bad []operate.Defect) Finding {
-	if len(bad) > 0 {
-		return Finding{"tables", Warning, shortDefects(bad),
-			"Vacuum runs too rarely for a frequently updated table: the table grows, and queries slow down.",
-			"Restore the settings: `alter table pgdispatch.... set (...)`, and `reset (autovacuum_enabled)` if autovacuum " +
-				"is off."}
-	}
-	return ok("tables", "vacuum settings are as set by the migrations")
-}
-
-func shortDefects(defects []operate.Defect) string {
-	list := make([]string, len(defects))
-	for n, d := range defects {
-		list[n] = d.Name + ": " + d.Problem
-	}
-	return shortList(list)
 }
