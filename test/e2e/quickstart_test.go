@@ -27,13 +27,14 @@ var foreverCommands = map[string]string{
 	"bin/devstack up":     "Ctrl-C ends both",
 	"bin/pgdispatch run":  "Listening",
 	"bin/devstack worker": "Ctrl-C ends it",
+	"bin/worker":          "Started Worker",
 }
 
 var (
 	typed     = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 	shown     = regexp.MustCompile("(?ms)^```console\n(.*?)^```$")
 	changing  = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-\S{22}|127\.0\.0\.1:\d+`)
-	completed = regexp.MustCompile(`(?m)^1 +COMPLETED +Acme +order `)
+	completed = regexp.MustCompile(`(?ms)^1 +COMPLETED +Acme +order .*^2 +COMPLETED +"sent to ann@example.com"$`)
 )
 
 // Runs every command of the page as printed, in a clone of this tree, then those of docs/clients in Go and psql.
@@ -44,7 +45,7 @@ func TestANewUserGetsToACompletedWorkflowByTheQuickStartAlone(t *testing.T) {
 	commit(t, checkout, origin)
 	script := quickStartScript(t, page, work) + blocks(t, clients)[0] +
 		firstCommand(t, "enqueue.go", "//") + firstCommand(t, "enqueue.sql", "--") +
-		"bin/pgdispatch items wait 2 --timeout 1m\n"
+		"bin/pgdispatch items wait 3 --timeout 1m\n"
 
 	ctx, cancel := context.WithTimeout(t.Context(), quickStartTimeout)
 	defer cancel()

@@ -19,7 +19,7 @@ func TestExecutionsAreStoppedByRequest(t *testing.T) {
 	d.enqueues()
 	out, err := d.answers("n\n", "executions", "terminate", "1", "2")
 	require.EqualError(t, err, "nothing was changed: answer y, or repeat the command with --yes")
-	require.Equal(t, "terminate the workflow of 2 items? [y/N] ", out)
+	require.Equal(t, "terminate the execution of 2 items? [y/N] ", out)
 	require.Equal(t, "0", d.value("select count(*)::text from pgdispatch.admin_log where action like 'executions%'"))
 
 	require.Regexp(t,

@@ -158,8 +158,9 @@ func TestWorkspacesRefuseBadInputByName(t *testing.T) {
 		{[]string{"enqueue", "oder", "--workspace", "shop"},
 			`workspace "shop" has no workflow definition "oder"; its definitions are order`},
 		{[]string{"enqueue", "order", "--workspace", "shop", "--params", "[1]"},
-			`--params must be a JSON object, such as '{"orderId": 42}'`},
-		{[]string{"enqueue", "order", "--workspace", "shop", "--params", "null"}, `--params must be a JSON object`},
+			"params must be a JSON object, not array (SQLSTATE PGD04)"},
+		{[]string{"enqueue", "order", "--workspace", "shop", "--params", "null"},
+			`--params must be a JSON object or array, such as '{"orderId": 42}'`},
 		{[]string{"enqueue", "order", "--workspace", "shop", "--params", "secret{"}, `--params must be a JSON object`},
 		{[]string{"enqueue", "order", "--workspace", "shop", "--priority", "101"},
 			"--priority is 101: it must be a whole number from -100 to 100"},
@@ -180,7 +181,7 @@ func TestWorkspacesRefuseBadInputByName(t *testing.T) {
 	d.exec("delete from pgdispatch.workflow_definition_versions")
 	_, errs, _ := d.tries("enqueue", "order", "--workspace", "shop")
 	require.Contains(t, errs,
-		`definition "order" has no version and cannot be started: insert one into pgdispatch.workflow_definition_versions`)
+		`definition "order" has no version and cannot be started: `+"`pgdispatch definitions version` adds one")
 	require.Equal(t, "0", d.value("select count(*)::text from pgdispatch.admin_log"))
 }
 

@@ -224,7 +224,7 @@ func addItems(flags *pflag.FlagSet, made *operate.NewDefinition) {
 	flags.StringVar((*string)(&made.Kind), "kind", "workflow",
 		"what an item starts: workflow, or activity for a standalone activity")
 	flags.StringVar((*string)(&made.Input), "input", "envelope",
-		"what the workflow is given: envelope, params, args or payloads; see docs/enqueue.md")
+		"what it is given: envelope, params, args or payloads; see docs/enqueue.md")
 	flags.StringVar(&made.LimitKey, "limit-key", "", "limit key of items that have none (default: none)")
 	flags.StringVar((*string)(&made.WorkflowIDPolicy), "workflow-id-policy", "reject",
 		"if Temporal has another run under an item's workflow ID: reject, reuse or use_existing")

@@ -79,7 +79,8 @@ type itemFlags struct {
 }
 
 func (f *itemFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.Params, "params", "{}", "workflow input as a JSON object; - reads standard input")
+	flags.StringVar(&f.Params, "params", "{}",
+		"input as a JSON object, or an array where the definition takes one; - reads standard input")
 	flags.IntVar(&f.Priority, "priority", 0, "priority from -100 to 100; higher runs first")
 	flags.StringVar(&f.runAt, "run-at", "",
 		"earliest start: a time (2026-08-01T10:00:00Z), a UTC day, or a delay (10m, 2h, 1d)")
@@ -87,7 +88,7 @@ func (f *itemFlags) add(flags *pflag.FlagSet) {
 		"cancel the item if it has not been claimed by this time, or after this delay")
 	flags.StringVar(&f.IdempotencyKey, "idempotency-key", "", "enqueue only if no item of the workspace has this key")
 	flags.StringVar(&f.LimitKey, "limit-key", "", "limit key of the item: see pgdispatch limits")
-	flags.StringVar(&f.WorkflowID, "workflow-id", "", "ID of its workflow (default: execution-<execution ID>)")
+	flags.StringVar(&f.WorkflowID, "workflow-id", "", "ID of its workflow or activity (default: execution-<execution ID>)")
 }
 
 // read returns what the flags say of an item, and checks it.
@@ -111,7 +112,8 @@ func (f itemFlags) read(stdin io.Reader) (item operate.NewItem, err error) {
 	return item, nil
 }
 
-// readParams returns the value of --params, or standard input if it is "-". It must be a JSON object.
+// readParams returns the value of --params, or standard input if it is "-". Whether it must be an object or an array
+// is up to the definition, so Postgres checks that.
 func readParams(params string, stdin io.Reader) (string, error) {
 	if params == "-" {
 		text, err := io.ReadAll(io.LimitReader(stdin, 2*operate.MaxParams))
@@ -120,9 +122,8 @@ func readParams(params string, stdin io.Reader) (string, error) {
 		}
 		params = string(text)
 	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(params), &object); err != nil || object == nil {
-		return "", errors.New(`--params must be a JSON object, such as '{"orderId": 42}'`)
+	if text := strings.TrimSpace(params); !json.Valid([]byte(text)) || text[0] != '{' && text[0] != '[' {
+		return "", errors.New(`--params must be a JSON object or array, such as '{"orderId": 42}'`)
 	}
 	return params, nil
 }
@@ -162,8 +163,8 @@ func definitionOf(ctx context.Context, store *operate.Store, workspace, definiti
 		return operate.Definition{}, noDefinition(found.Name, definition, definitions)
 	}
 	if !d.Startable() {
-		return *d, fmt.Errorf("definition %q has no version and cannot be started: insert one into "+
-			"pgdispatch.workflow_definition_versions", d.Name)
+		return *d, fmt.Errorf("definition %q has no version and cannot be started: `pgdispatch definitions "+
+			"version` adds one", d.Name)
 	}
 	item.WorkspaceID, item.WorkflowDefinitionID = found.ID, d.ID
 	return *d, nil
@@ -171,7 +172,7 @@ func definitionOf(ctx context.Context, store *operate.Store, workspace, definiti
 
 func noDefinition(workspace, definition string, definitions []operate.Definition) error {
 	if len(definitions) == 0 {
-		return fmt.Errorf("workspace %q has no workflow definition: insert one into pgdispatch.workflow_definitions",
+		return fmt.Errorf("workspace %q has no workflow definition: `pgdispatch definitions create` adds one",
 			workspace)
 	}
 	names, shown := make([]string, len(definitions)), make([]string, len(definitions))
@@ -193,7 +194,7 @@ func (a *App) printEnqueued(made operate.Enqueued, workflowID string, definition
 		return err
 	}
 	_, err := fmt.Fprintf(a.Stdout,
-		"enqueued item %d: workflow %s on task queue %s. Follow it with `pgdispatch items show %d`\n",
-		made.ID, workflowID, view.Printable(definition.TaskQueue), made.ID)
+		"enqueued item %d: %s %s on task queue %s. Follow it with `pgdispatch items show %d`\n",
+		made.ID, definition.Kind, workflowID, view.Printable(definition.TaskQueue), made.ID)
 	return err
 }

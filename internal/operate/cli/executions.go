@@ -24,8 +24,8 @@ import (
 func (a *App) executionsCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "executions",
-		Short: "Show, signal and stop executions: the workflows that items started",
-		Long: "Show, signal and stop executions: the workflows that items started.\n" +
+		Short: "Show, signal and stop executions: the workflows and activities that items started",
+		Long: "Show, signal and stop executions: the workflows and activities that items started.\n" +
 			"A REF is an execution ID, a workflow ID (execution-...), or an item ID.",
 	}
 	group.AddCommand(a.executionsShowCommand(), a.executionsCancelCommand(), a.executionsTerminateCommand(),
@@ -87,7 +87,7 @@ func (a *App) executionsShowCommand() *cobra.Command {
 		}
 		return a.printItem(i, known, answer)
 	})
-	command.Flags().BoolVar(&ask, "ask-temporal", false, "also ask Temporal for the workflow's status")
+	command.Flags().BoolVar(&ask, "ask-temporal", false, "also ask Temporal for its status")
 	addOutput(command.Flags(), &output)
 	config.AddFlags(command.Flags(), config.DoctorOptions)
 	return command

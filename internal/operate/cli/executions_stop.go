@@ -19,16 +19,15 @@ type stopped struct {
 }
 
 func (a *App) executionsCancelCommand() *cobra.Command {
-	return a.executionsStopCommand("cancel", "CANCEL", "Request cancellation of workflows",
-		"Cancel asks workflows to cancel themselves; they may clean up first, or go on. A PENDING item is withdrawn\n"+
-			"instead; a CLAIMED one is stopped once its workflow runs. Repeating has no effect, except that terminate\n"+
+	return a.executionsStopCommand("cancel", "CANCEL", "Request cancellation of workflows and activities",
+		"Cancel asks workflows and activities to cancel themselves; they may clean up first, or go on. A PENDING item\n"+
+			"is withdrawn instead; a CLAIMED one is stopped once it runs. Repeating has no effect, except that terminate\n"+
 			"replaces cancel.")
 }
 
 func (a *App) executionsTerminateCommand() *cobra.Command {
-	return a.executionsStopCommand("terminate", "TERMINATE", "Terminate workflows immediately",
-		"Terminate ends workflows immediately: their code cannot clean up. Otherwise it is like `pgdispatch executions\n"+
-			"cancel`.")
+	return a.executionsStopCommand("terminate", "TERMINATE", "Terminate workflows and activities immediately",
+		"Terminate ends them immediately: their code cannot clean up. Otherwise it is like `pgdispatch executions cancel`.")
 }
 
 func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Command {
@@ -47,7 +46,7 @@ func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 		}
 		if !yes {
 			if err := a.confirm(command.InOrStdin(),
-				fmt.Sprintf("%s the workflow of %s", verb, counted(len(items), "item"))); err != nil {
+				fmt.Sprintf("%s the execution of %s", verb, counted(len(items), "item"))); err != nil {
 				return err
 			}
 		}

@@ -74,7 +74,7 @@ func (a *App) printItem(i operate.Item, h history, inTemporal string) error {
 	line("state", "%s%s", i.Status, map[bool]string{true: ", start not answered"}[i.Unanswered])
 	known("waits", h.Waits)
 	known("dead letter", i.State)
-	line("workflow", "%s", view.Printable(i.WorkflowID))
+	line(i.Kind.String(), "%s", view.Printable(i.WorkflowID))
 	line("run", "%s", view.OrNone(view.Printable(i.RunID)))
 	line("execution", "%s, %s", i.ExecutionID, cmp.Or(i.ExecutionStatus, "not created yet"))
 	known("in Temporal", inTemporal)
@@ -98,7 +98,6 @@ func (a *App) printItem(i operate.Item, h history, inTemporal string) error {
 	if i.Status == "CLAIMED" && i.LeaseExpiresAt != nil {
 		line("held by", "%s, until %s", view.Printable(i.ClaimedBy), stamp(*i.LeaseExpiresAt))
 	}
-	line("kind", "%s", i.Kind)
 	known("namespace", i.Namespace)
 	known("watched by", i.Watcher)
 	if i.Stop != "" {

@@ -126,7 +126,7 @@ func historyOf(ctx context.Context, store *operate.Store, item operate.Item) (h 
 func (a *App) itemsCancelCommand() *cobra.Command {
 	return a.itemActionCommand(itemAction{
 		verb: "cancel", past: "cancelled", skips: skipsPending, short: "Cancel items that have not been claimed",
-		long: "Cancel withdraws PENDING items, so that they never start. To end workflows, use `pgdispatch executions\n" +
+		long: "Cancel withdraws PENDING items, so that they never start. To end what runs, use `pgdispatch executions\n" +
 			"cancel`.",
 		found: operate.ItemFilter{States: []string{"PENDING"}},
 		named: func(_ context.Context, _ *operate.Store, item operate.Item, _ string, _ *outcome) (bool, error) {
@@ -134,7 +134,7 @@ func (a *App) itemsCancelCommand() *cobra.Command {
 			case item.Status == "PENDING" && !item.Unanswered:
 				return true, nil
 			case item.Status == "PENDING":
-				return false, fmt.Errorf("item %d cannot be cancelled: Temporal has not answered a start, so the workflow may be "+
+				return false, fmt.Errorf("item %d cannot be cancelled: Temporal has not answered a start, so it may be "+
 					"running; use `pgdispatch executions cancel %d`", item.ID, item.ID)
 			case item.Status == "CLAIMED" || item.Status == "DISPATCHED":
 				return false, fmt.Errorf(

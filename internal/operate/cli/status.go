@@ -137,7 +137,7 @@ func (a *App) settingsCommand() *cobra.Command {
 			"paused                 true: no items are claimed; or false\n" +
 			"retention              how long finished items are kept, such as 12h or 30d; off: forever\n" +
 			"dead-letter-retention  how long open dead letters are kept; off: until they are replayed or discarded\n" +
-			"result-bytes           largest workflow result to keep, in bytes, up to 65536; 0: keep no results\n" +
+			"result-bytes           largest result to keep, in bytes, up to 65536; 0: keep no results\n" +
 			"notify-ended           true: notify applications of ends on the channel pgdispatch_ended; or false",
 		ValidArgsFunction: completeSetting,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
