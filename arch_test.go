@@ -43,6 +43,7 @@ var edges = map[string][]string{
 	"dispatch":            {"claim", "dispatch/engine", "internal/attempt", "internal/postgres"},
 	"dispatch/engine":     nil,
 	"docs/clients":        nil,
+	"docs/clients/worker": nil,
 	"finish":              {"internal/temporal"}, // for workers: as few dependencies as possible
 	"internal/admin":      {"internal/attempt", "internal/serve", "internal/signin"},
 	"internal/attempt":    nil,

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/worker"
 )
 
+// SendMail is an activity; pgdispatch starts it without a workflow.
 func SendMail(ctx context.Context, to string) (string, error) { return "sent to " + to, nil }
 
 func main() {
