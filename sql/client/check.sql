@@ -218,8 +218,9 @@ end;
 $$;
 
 -- function: check_item_options
--- Raises an error that names the first invalid field of the start options of an item of this definition.
-create or replace function pgdispatch.check_item_options(options jsonb, definition uuid) returns void
+-- Returns true, or raises an error that names the first invalid field of the start options of an item of this definition.
+drop function if exists pgdispatch.check_item_options(jsonb, uuid); -- it returned void
+create or replace function pgdispatch.check_item_options(options jsonb, definition uuid) returns boolean
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
@@ -227,6 +228,7 @@ begin
     perform pgdispatch.check_start_options(options, d.start_options, true), pgdispatch.check_start_options_of(options, d.kind)
     from pgdispatch.workflow_definitions d
     where d.id = definition;
+    return true;
 end;
 $$;
 

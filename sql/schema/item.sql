@@ -78,9 +78,9 @@ declare
     got_key boolean := false; -- whether an item got its definition's limit key
     woken record;
 begin
-    -- Short, because each insert pays for its preparation. A definition belongs to one existing workspace, so one
-    -- lookup checks both. Not a join: a plan could start from the definitions, and would do so forever if the first
-    -- insert had many rows.
+    -- Finds what check_item must look at, and more: short, because each insert pays for its preparation. A definition
+    -- belongs to one existing workspace, so one lookup checks both. Not a join: a plan could start from the definitions,
+    -- and would do so forever if the first insert had many rows.
     perform from enqueued e
     where (select d.workspace_id from pgdispatch.workflow_definitions d
            where d.id = e.workflow_definition_id and d.plain) is distinct from e.workspace_id
@@ -90,11 +90,9 @@ begin
        or length(e.idempotency_key) not between 1 and 200
        or length(e.limit_key) not between 1 and 200
        or e.traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
-       or e.start_options is not null and not pgdispatch.check_start_options(e.start_options, -- which names what is wrong
-           (select d.start_options from pgdispatch.workflow_definitions d where d.id = e.workflow_definition_id), true)
-       or e.workflow_id is not null and (octet_length(e.workflow_id) not between 1 and 1000 or e.workflow_id ~ '[[:cntrl:]]'
-           or e.workflow_id ~* '{{ template "reserved_workflow_id" }}')
-       or e.start_options ?| '{{ template "activity_options" }}'
+       or e.start_options is not null and not pgdispatch.check_item_options(e.start_options, e.workflow_definition_id)
+       or length(e.workflow_id) not between 1 and 200 or e.workflow_id ~ '[[:cntrl:]]'
+       or e.workflow_id ~* '{{ template "reserved_workflow_id" }}'
        or e.attempt_count + e.failure_count + e.lost_lease_count + e.lease_token <> 0
        or num_nonnulls(e.last_error, e.replay_of, e.start_before) > 0
        or e.outcome_unknown or e.created_at <> now() or e.enqueue_xid <> pg_current_xact_id()
