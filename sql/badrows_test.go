@@ -264,25 +264,3 @@ func TestAMegabyteInAnyTextNamesTheFieldAndTheRemedy(t *testing.T) {
 		require.Less(t, len(refusal.Message), 400, what)
 	}
 }
-
-func TestAGraphHasNodesWithStringIDs(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
-	insert := "insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) " +
-		"values ($1, $2, $3)"
-	for _, graph := range []string{
-		`[]`, `null`, `{}`, `{"nodes": {}}`, `{"nodes": null}`, `{"nodes": ["a"]}`, `{"nodes": [null]}`, `{"nodes": [{}]}`,
-		`{"nodes": [{"id": 1}]}`, `{"nodes": [{"id": null}]}`, `{"nodes": [{"id": ["a"]}]}`,
-		`{"nodes": [{"id": "a"}, {"ID": "b"}]}`,
-		`{"nodes": [{"id": "a"}, {"id": ""}]}`,
-		`{"nodes": [[{"id": "a"}]]}`, `{"nodes": [], "edges": {}}`, `{"nodes": [], "edges": [{"from": "a"}]}`,
-		`{"nodes": [{"id": "` + strings.Repeat("x", 65536) + `"}]}`,
-	} {
-		require.Equal(t, "23514", f.refused(insert, w.definition, 2, graph).Code, "%.60s", graph)
-	}
-	for n, graph := range []string{`{"nodes": []}`, `{"nodes": [{"id": " "}]}`,
-		`{"nodes": [{"id": "a"}], "edges": [{"from": "a", "to": "a"}], "x": 1}`} {
-		f.exec(insert, w.definition, n+2, graph)
-	}
-}

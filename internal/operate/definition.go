@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	maxTemporalID = 1000  // bytes of a workflow type, task queue or namespace
-	maxNodeIDs    = 65536 // bytes of all node IDs of a graph, as Postgres writes them
+	maxTemporalID = 1000 // bytes of a workflow type, task queue or namespace
 	maxTries      = 100
 	// minExecution and maxExecution bound a definition's execution timeout.
 	minExecution = time.Second
@@ -27,6 +26,9 @@ const (
 	// definitionsLooked is the number of a workspace's definitions that CompleteDefinitions looks at.
 	definitionsLooked = 1000
 )
+
+// EmptyGraph is that of a definition whose workflow needs none.
+var EmptyGraph = json.RawMessage(`{"nodes": []}`)
 
 // Definition is a workflow definition of a workspace.
 type Definition struct {

@@ -79,8 +79,7 @@ begin
         ('max_attempts', 'workflow_definitions', 'number', 1, 100), ('version', 'workflow_definition_versions', 'number', 1, 2147483647),
         ('execution_timeout', 'workflow_definitions', 'seconds', 1, 315576000), ('max_claims', 'settings', 'number', 0, 100000),
         ('result_bytes', 'settings', 'number', 0, 65536), ('retention', 'settings', 'seconds', 60, 3155760000),
-        ('dead_letter_retention', 'settings', 'seconds', 60, 3155760000), ('priority_aging', 'settings', 'seconds', 0, 3155760000),
-        ('graph', 'workflow_definition_versions', 'graph', 1, 0)
+        ('dead_letter_retention', 'settings', 'seconds', 60, 3155760000), ('priority_aging', 'settings', 'seconds', 0, 3155760000)
     ) f (name, tables, kind, low, high)
     cross join lateral (
         select f.name, row ->> f.name as value, case f.kind
@@ -90,7 +89,6 @@ begin
             when 'policy' then 'reject, reuse or use_existing'
             when 'kind' then 'workflow or activity'
             when 'plan' then 'of 1 to 63 capital letters, digits and _, the first a letter'
-            when 'graph' then 'without empty node IDs'
             when 'seconds' then format('from %s s to %s days', f.low, trunc(f.high / 86400))
             else format('from %s to %s', f.low, f.high) end as must
     ) c
@@ -101,7 +99,6 @@ begin
         when 'policy' then c.value in ('reject', 'reuse', 'use_existing')
         when 'kind' then c.value in ('workflow', 'activity')
         when 'plan' then c.value ~ '^[A-Z][A-Z0-9_]{0,62}$'
-        when 'graph' then not jsonb_path_exists(c.value::jsonb, 'lax $.nodes[*].id ? (@ == "")')
         when 'seconds' then extract(epoch from c.value::interval) between f.low and f.high
         else c.value::numeric between f.low and f.high end
     limit 1;

@@ -130,6 +130,15 @@ before insert or update on pgdispatch.workflow_definition_versions
 for each row
 execute function pgdispatch.refuse_value();
 
+create or replace trigger refuse_graph
+before insert or update of graph on pgdispatch.workflow_definition_versions
+for each row
+execute function pgdispatch.refuse_graph();
+create or replace trigger refuse_graph_cycle
+before insert or update of graph on pgdispatch.workflow_definition_versions
+for each row
+execute function pgdispatch.refuse_graph_cycle();
+
 create or replace trigger refuse_value
 before insert or update on pgdispatch.limits
 for each row

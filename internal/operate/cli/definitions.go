@@ -236,7 +236,8 @@ func addGraph(command *cobra.Command, graph *string, otherwise string) {
 	command.Flags().StringVar(graph, "graph", "", "JSON file with the graph; -: standard input ("+otherwise+")")
 }
 
-// readGraph reads and checks the graph in a file, or in standard input if path is "-". Without a path it is empty.
+// readGraph reads the JSON in a file, or in standard input if path is "-". Without a path the graph is empty. Postgres
+// checks the rest.
 func readGraph(path string, stdin io.Reader) (json.RawMessage, error) {
 	if path == "" {
 		return operate.EmptyGraph, nil
@@ -257,7 +258,7 @@ func readGraph(path string, stdin io.Reader) (json.RawMessage, error) {
 	case len(text) > maxGraph:
 		return nil, fmt.Errorf("--graph is %.200q: it has more than %d bytes", path, maxGraph)
 	}
-	if err := operate.CheckGraph(text); err != nil {
+	if err := operate.CheckJSON(text); err != nil {
 		return nil, fmt.Errorf("--graph is %.200q: %w", path, err)
 	}
 	return text, nil
