@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -123,9 +124,9 @@ func (e *echo) workflow(ctx workflow.Context, args converter.EncodedValues) ([]s
 	return in.NodeIDs, nil
 }
 
-// activity prints the activity's type, which for a node is its ID.
+// activity prints the activity's type, which for a node is its ID. A standalone activity has no workflow.
 func (e *echo) activity(ctx context.Context, _ converter.EncodedValues) (string, error) {
 	info := activity.GetInfo(ctx)
-	e.out.Println(info.WorkflowExecution.ID, "executes", info.ActivityType.Name)
+	e.out.Println(cmp.Or(info.WorkflowExecution.ID, info.ActivityID), "executes", info.ActivityType.Name)
 	return "done", nil
 }
