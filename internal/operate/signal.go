@@ -15,6 +15,7 @@ import (
 type Signal struct {
 	ID          int64           `json:"id"`
 	ExecutionID string          `json:"execution_id"`
+	WorkflowID  string          `json:"workflow_id"`
 	Name        string          `json:"name"`
 	Payload     json.RawMessage `json:"payload"` // nil if it has none
 	SentAt      time.Time       `json:"sent_at"`

@@ -32,7 +32,10 @@ select s.id from sent s
 -- name: signal_list
 -- reads
 -- $1 execution (null: all), $2 states (null: all), $3 at most, $4 workspaces (null: all). Newest first.
-select s.id, s.execution_id::text, s.name, s.payload, s.sent_at, s.sent_by, s.state, s.next_try_at = 'infinity' as waits, s.settled_at, s.tries,
+select s.id, s.execution_id::text,
+       coalesce((select q.workflow_id from pgdispatch.workflow_execution_queue q where q.execution_id = s.execution_id),
+                'execution-' || s.execution_id) as workflow_id,
+       s.name, s.payload, s.sent_at, s.sent_by, s.state, s.next_try_at = 'infinity' as waits, s.settled_at, s.tries,
        coalesce(s.error, '') as error, coalesce(s.run_id, '') as run_id
 from pgdispatch.signals s
 where ($1::text is null or s.execution_id = $1::text::uuid) and ($2::text[] is null or s.state = any ($2::text[]))

@@ -68,3 +68,23 @@ func TestAnUnknownNameGetsASuggestion(t *testing.T) {
 		require.Contains(t, errs, want, args)
 	}
 }
+
+func TestCommandsNameAWorkflowByTheIDThatItsItemNames(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.types("definitions", "create", "--workspace", "shop", "--name", "mail", "--kind", "activity", "--type", "SendMail",
+		"--task-queue", "mails", "--input", "args", "--execution-timeout", "10m")
+	require.Contains(t,
+		d.types("enqueue", "mail", "--workspace", "shop", "--params", `["ann"]`, "--workflow-id", "mail-1"),
+		"enqueued item 1: activity mail-1 on task queue mails.")
+	require.Regexp(t, `(?m)^activity +mail-1$`, d.types("items", "show", "1"))
+	require.Contains(t, d.types("enqueue", "order", "--workspace", "shop", "--workflow-id", "order-2"),
+		"enqueued item 2: workflow order-2 on task queue orders.")
+	require.Regexp(t, `(?m)^workflow +order-2$`, d.types("items", "show", "2"))
+	d.types("executions", "signal", "2", "approve")
+	require.Regexp(t, `\n1 +\S+Z +order-2 +approve +OPEN`, d.types("executions", "signals"))
+	require.Contains(t, d.types("executions", "cancel", "2", "--yes"), "2  order-2  withdrawn: it was not started yet\n")
+	_, errs, _ := d.tries("items", "show", "order-2")
+	require.Contains(t, errs, `"order-2" is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...): `+
+		"an item that names its workflow ID goes by the others")
+}

@@ -138,7 +138,7 @@ func (a *App) printSignals(signals []operate.Signal) error {
 			if s.Waits {
 				note = "waits for the workflow's start or for an earlier signal"
 			}
-			return fmt.Sprintf("%d\t%s\texecution-%s\t%s\t%s\t%d\t%s", s.ID, stamp(s.SentAt), s.ExecutionID,
+			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%d\t%s", s.ID, stamp(s.SentAt), view.Printable(s.WorkflowID),
 				view.Printable(s.Name), s.State, s.Tries, note)
 		},
 	}.print(a.Stdout)

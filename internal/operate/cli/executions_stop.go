@@ -7,6 +7,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/spf13/cobra"
 )
@@ -16,6 +17,7 @@ type stopped struct {
 	ID          string `json:"id"`
 	QueueItemID int64  `json:"queue_item_id"`
 	Answer      string `json:"answer"` // WITHDRAWN, REQUESTED, ALREADY_REQUESTED or ALREADY_ENDED
+	workflowID  string
 }
 
 func (a *App) executionsCancelCommand() *cobra.Command {
@@ -57,7 +59,7 @@ func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 			if err = stopErr; err != nil {
 				break
 			}
-			outcome = append(outcome, stopped{item.ExecutionID, item.ID, answer})
+			outcome = append(outcome, stopped{item.ExecutionID, item.ID, answer, item.WorkflowID})
 		}
 		return errors.Join(err, a.printStopped(outcome, output))
 	})
@@ -86,7 +88,7 @@ func (a *App) printStopped(outcome []stopped, output string) error {
 		"ALREADY_REQUESTED": "already requested", "ALREADY_ENDED": "already ended",
 	}
 	for _, o := range outcome {
-		fmt.Fprintf(a.Stdout, "%d  execution-%s  %s\n", o.QueueItemID, o.ID, words[o.Answer])
+		fmt.Fprintf(a.Stdout, "%d  %s  %s\n", o.QueueItemID, view.Printable(o.workflowID), words[o.Answer])
 	}
 	return nil
 }

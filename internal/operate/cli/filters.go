@@ -142,7 +142,8 @@ func parseRefs(refs []string) (items []int64, executions []string, err error) {
 		id, err := strconv.ParseInt(key, 10, 64)
 		if err != nil {
 			return nil, nil, fmt.Errorf(
-				"%.80q is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...)", ref)
+				"%.80q is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...): "+
+					"an item that names its workflow ID goes by the others", ref)
 		}
 		items = append(items, id)
 	}
