@@ -39,7 +39,7 @@ type ledger struct {
 	newest   time.Time
 	looked   []string
 	under    []temporal.Execution // open ones whose items name workflow IDs
-	all      []bool               // of the lists
+	ranges   []temporal.Range     // that were listed
 	finished []string
 	freed    int
 }
@@ -96,7 +96,7 @@ func (l *ledger) Closed(_ context.Context, of temporal.Range, token []byte) (tem
 	if l.away != "" && of.Namespace == l.away {
 		return temporal.Page{}, errors.New("Namespace " + of.Namespace + " is not found.")
 	}
-	l.listed, l.all = append(l.listed, time.Since(l.began)), append(l.all, of.All)
+	l.listed, l.ranges = append(l.listed, time.Since(l.began)), append(l.ranges, of)
 	if l.fails != nil {
 		return temporal.Page{}, l.fails
 	}
@@ -242,6 +242,22 @@ func TestReconcilerThatCannotListLeavesTheTurnToOthersAndSaysSoOnce(t *testing.T
 		messages, errs := l.log.At(slog.LevelWarn), l.log.Errors(slog.LevelWarn)
 		require.Equal(t, []string{"Cannot detect the ends of unwatched executions"}, messages)
 		require.Equal(t, []string{"no answer from Temporal: connection refused"}, errs)
+	})
+}
+
+func TestATurnOfAllFindsTheRunsUnderWorkflowIDsThatItemsName(t *testing.T) {
+	reconciling(t, func(l *ledger) {
+		l.turns = []Turn{{Namespace: "shop", Kind: temporal.Activity, Since: l.began, All: true}}
+		for _, id := range []string{"e1", "e2", "e3"} {
+			l.ended[id] = temporal.End{Outcome: "COMPLETED"}
+			l.under = append(l.under, temporal.Execution{ID: id, WorkflowID: "order-1"})
+		}
+		l.under[2].WorkflowID = "order-3"
+		l.pages = []temporal.Page{{WorkflowIDs: []string{"order-1", "order-2"}, Runs: map[string]string{"e1": "run-1"}}}
+	}, func(l *ledger) {
+		require.Equal(t, []temporal.Range{{Kind: temporal.Activity, Namespace: "shop", Since: l.began, All: true}}, l.ranges)
+		require.ElementsMatch(t, []string{"e1=COMPLETED", "e2=COMPLETED"}, l.finished)
+		require.ElementsMatch(t, []string{"e1=run-1", "e2"}, l.looked, "of the run that is listed for it")
 	})
 }
 

@@ -56,6 +56,26 @@ func TestOneReplicaAtATimeHasTheTurnToListWhatClosed(t *testing.T) {
 	require.True(t, turn.Wide)
 }
 
+func TestATurnIsOfAllWhileAnUnwatchedExecutionHasAWorkflowIDOfItsItem(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	b.Alive()
+	b.Dispatched(1)
+	all := func() bool {
+		turns, err := b.CloseTurns(t.Context(), 0, 0)
+		require.NoError(t, err)
+		require.Len(t, turns, 1)
+		return turns[0].All
+	}
+	require.NoError(t, b.GiveUpWatches(t.Context(), nil))
+	require.False(t, all(), "its ID has our format")
+	watched := b.Dispatched(1)[0]
+	b.Execute("update pgdispatch.workflow_executions set workflow_id = 'order-1' where id = $1", watched.ExecutionID)
+	require.False(t, all(), "what is watched needs no list")
+	require.NoError(t, b.GiveUpWatches(t.Context(), nil))
+	require.True(t, all())
+}
+
 func TestExecutionsOfADeadReplicaAreReasonEnoughToList(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)

@@ -145,13 +145,24 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 		require.Equal(t,
 			Page{ExecutionIDs: []string{id}, Runs: map[string]string{id: "run-2"}, Newest: late, Next: []byte("2")}, page)
 	}
+	page, err := waiter.Closed(t.Context(), Range{Since: since, All: true}, nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"order-1", "execution-of-a-stranger"}, page.WorkflowIDs)
+	require.Equal(t, []string{id}, page.ExecutionIDs)
 	queries := []string{}
 	for _, r := range service.lists {
 		queries = append(queries, r.Query)
 	}
 	const plain = "CloseTime >= '2026-08-01T10:00:00.000005Z'"
-	require.Equal(t, []string{plain + " and WorkflowId starts_with 'execution-'", plain, plain}, queries,
+	require.Equal(t, []string{plain + " and WorkflowId starts_with 'execution-'", plain, plain, plain}, queries,
 		"the prefix is tried once")
+
+	lately := &fakeService{list: func(*workflowservice.ListWorkflowExecutionsRequest) (*listResponse, error) {
+		return &listResponse{}, nil
+	}}
+	_, err = (&Client{Service: lately}).Closed(t.Context(), Range{Since: since, All: true}, nil)
+	require.NoError(t, err)
+	require.Equal(t, plain, lately.lists[0].Query)
 }
 
 // The run that continues may have closed by the time of the lookup.

@@ -85,6 +85,6 @@ func TestCommandsNameAWorkflowByTheIDThatItsItemNames(t *testing.T) {
 	require.Regexp(t, `\n1 +\S+Z +order-2 +approve +OPEN`, d.types("executions", "signals"))
 	require.Contains(t, d.types("executions", "cancel", "2", "--yes"), "2  order-2  withdrawn: it was not started yet\n")
 	_, errs, _ := d.tries("items", "show", "order-2")
-	require.Contains(t, errs, `"order-2" is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...): `+
-		"an item that names its workflow ID goes by the others")
+	require.Contains(t, errs, `"order-2" is not an item ID (a number), execution ID (a UUID) or workflow ID `+
+		"(execution-...): an item that names its workflow ID goes by the others")
 }
