@@ -29,7 +29,7 @@ func requestOf(item claim.Item) temporal.Start {
 }
 
 func (s starter) Find(ctx context.Context, item claim.Item) (string, engine.Outcome, error) {
-	runID, found, err := s.client.Find(ctx, item.Execution())
+	runID, found, err := s.client.Find(ctx, requestOf(item))
 	outcome := temporal.Classify(err)
 	if err == nil && !found {
 		outcome = engine.NotSent

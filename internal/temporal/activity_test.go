@@ -26,6 +26,7 @@ type activityService struct {
 
 	answer  error // to every request but a description
 	info    *activitypb.ActivityExecutionInfo
+	earlier []*activitypb.ActivityExecutionInfo // by run
 	outcome *activitypb.ActivityExecutionOutcome
 	empty   int // how many polls come before the outcome
 	started []*workflowservice.StartActivityExecutionRequest
@@ -40,8 +41,14 @@ func (f *activityService) StartActivityExecution(_ context.Context, r *workflows
 	return &workflowservice.StartActivityExecutionResponse{RunId: "run"}, f.answer
 }
 
-func (f *activityService) DescribeActivityExecution(context.Context, *workflowservice.DescribeActivityExecutionRequest,
-	...grpc.CallOption) (*workflowservice.DescribeActivityExecutionResponse, error) {
+func (f *activityService) DescribeActivityExecution(_ context.Context,
+	r *workflowservice.DescribeActivityExecutionRequest,
+	_ ...grpc.CallOption) (*workflowservice.DescribeActivityExecutionResponse, error) {
+	for _, info := range f.earlier {
+		if info.GetRunId() == r.GetRunId() {
+			return &workflowservice.DescribeActivityExecutionResponse{Info: info}, nil
+		}
+	}
 	if f.info == nil {
 		return nil, serviceerror.NewNotFound("activity not found")
 	}
@@ -60,6 +67,14 @@ func (f *activityService) PollActivityExecution(_ context.Context, r *workflowse
 func (f *activityService) ListActivityExecutions(_ context.Context, r *workflowservice.ListActivityExecutionsRequest,
 	_ ...grpc.CallOption) (*workflowservice.ListActivityExecutionsResponse, error) {
 	f.lists = append(f.lists, proto.CloneOf(r))
+	if f.earlier != nil {
+		response := &workflowservice.ListActivityExecutionsResponse{}
+		for _, info := range f.earlier {
+			response.Executions = append(response.Executions, &activitypb.ActivityExecutionListInfo{RunId: info.GetRunId(),
+				ActivityId: "order-17", ScheduleTime: info.GetScheduleTime()})
+		}
+		return response, nil
+	}
 	closed := timestamppb.New(time.Date(2026, 8, 1, 10, 5, 0, 0, time.UTC))
 	return &workflowservice.ListActivityExecutionsResponse{NextPageToken: []byte("2"),
 		Executions: []*activitypb.ActivityExecutionListInfo{{ActivityId: "somebody else's", CloseTime: closed},
@@ -171,6 +186,31 @@ func TestARepeatedStartFindsItsActivityAndNoOther(t *testing.T) {
 	_, err = start("another", describedActivity("run-1", "another execution", true))
 	require.ErrorIs(t, err, ErrForeign)
 	require.Equal(t, engine.Permanent, Classify(err))
+}
+
+// Only a description tells whose an activity is.
+func TestAnUnansweredActivityIsNotSentAgainAfterItsIDWasReused(t *testing.T) {
+	t.Parallel()
+	at := func(runID, executionID string, ago time.Duration) *activitypb.ActivityExecutionInfo {
+		info := describedActivity(runID, executionID, false)
+		info.ScheduleTime = timestamppb.New(time.Now().Add(-ago))
+		return info
+	}
+	start := anActivity()
+	start.WorkflowID, start.Policy, start.Unanswered, start.UnansweredFor = "order-17", Reuse, true, 5*time.Minute
+	for name, ago := range map[string]time.Duration{"since": time.Minute, "before the first request": 3 * time.Hour} {
+		service := &activityService{info: describedActivity("run-later", "another", true),
+			earlier: []*activitypb.ActivityExecutionInfo{at("run-gone", "third", time.Minute), at("run-ours", start.ID, ago)}}
+		runID, err := (&Client{Service: service}).Start(t.Context(), start)
+		require.NoError(t, err)
+		require.Equal(t, "ActivityId = 'order-17'", service.lists[0].Query)
+		if name == "since" {
+			require.Equal(t, "run-ours", runID)
+			require.Empty(t, service.started)
+		} else {
+			require.Len(t, service.started, 1, name)
+		}
+	}
 }
 
 func TestAServerWithoutActivitiesSaysNothingAboutWorkflows(t *testing.T) {

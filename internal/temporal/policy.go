@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -56,7 +57,7 @@ func applyPolicy(request *workflowservice.StartWorkflowExecutionRequest, start S
 func (t *Client) existing(ctx context.Context, start Start) (string, error) {
 	runID, found, err := t.current(ctx, start.Execution)
 	if err == nil && !found && start.Unanswered {
-		runID, found, err = t.Find(ctx, start.Execution)
+		runID, found, err = t.Find(ctx, start)
 	}
 	switch {
 	case err != nil || found:
@@ -71,48 +72,96 @@ func (t *Client) existing(ctx context.Context, start Start) (string, error) {
 		ErrExists, start.WorkflowID, runID, Reject))
 }
 
-// Find looks for an execution's workflow or activity without starting it. found is false if there is none, or only one
-// that pgdispatch did not start for this execution.
-func (t *Client) Find(ctx context.Context, execution Execution) (runID string, found bool, err error) {
-	runID, found, err = t.current(ctx, execution)
-	if err != nil || found || runID == "" || execution.WorkflowID == "" || execution.Kind == Activity {
+// Find looks for an item's workflow or activity without starting it. found is false if there is none, or only one that
+// pgdispatch did not start for this execution.
+func (t *Client) Find(ctx context.Context, start Start) (runID string, found bool, err error) {
+	runID, found, err = t.current(ctx, start.Execution)
+	if err != nil || found || runID == "" || start.WorkflowID == "" {
 		return runID, found, err
 	}
-	// Other clients may have reused the workflow ID since.
-	query := t.runsUnder(execution.WorkflowID)
+	// Other clients may have reused the ID since.
+	own := t.ownWorkflow
+	if start.Kind == Activity {
+		own = t.ownActivity
+	}
 	for page := []byte(nil); ; {
-		var response *workflowservice.ListWorkflowExecutionsResponse
-		err := bounded(ctx, func(ctx context.Context) (err error) {
-			response, err = t.Service.ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-				Namespace: t.namespace(execution.Namespace), PageSize: pageSize, NextPageToken: page, Query: query,
-			})
-			return err
-		})
-		if err != nil {
-			return "", false, fmt.Errorf("list runs of the workflow: %w", err)
-		}
-		for _, info := range response.GetExecutions() {
-			if isOurs(info, execution.ID) {
-				return info.GetExecution().GetRunId(), true, nil
-			}
-		}
-		if page = response.GetNextPageToken(); len(page) == 0 {
+		listed, next, err := own(ctx, start, page)
+		switch {
+		case err != nil:
+			return "", false, fmt.Errorf("list runs of the %s: %w", start.Kind, err)
+		case listed != "":
+			return listed, true, nil
+		case len(next) == 0:
 			return runID, false, nil
 		}
+		page = next
 	}
 }
 
-// runsUnder returns a query for the runs under a workflow ID, and perhaps others: visibility compares a quote or a
+// ownWorkflow returns the execution's run on a page of those under its workflow ID, or "".
+func (t *Client) ownWorkflow(ctx context.Context, start Start, page []byte) (runID string, next []byte, err error) {
+	var response *workflowservice.ListWorkflowExecutionsResponse
+	query := t.runsUnder(start.Execution)
+	err = bounded(ctx, func(ctx context.Context) (err error) {
+		response, err = t.Service.ListWorkflowExecutions(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: t.namespace(start.Namespace), PageSize: pageSize, NextPageToken: page, Query: query,
+		})
+		return err
+	})
+	for _, info := range response.GetExecutions() {
+		if isOurs(info, start.ID) {
+			return info.GetExecution().GetRunId(), nil, err
+		}
+	}
+	return "", response.GetNextPageToken(), err
+}
+
+// ownActivity is ownWorkflow for an activity. Only a description tells whose one is, so those are passed over that are
+// older than the first request.
+func (t *Client) ownActivity(ctx context.Context, start Start, page []byte) (runID string, next []byte, err error) {
+	var response *workflowservice.ListActivityExecutionsResponse
+	query := t.runsUnder(start.Execution)
+	err = bounded(ctx, func(ctx context.Context) (err error) {
+		response, err = t.Service.ListActivityExecutions(ctx, &workflowservice.ListActivityExecutionsRequest{
+			Namespace: t.namespace(start.Namespace), PageSize: pageSize, NextPageToken: page, Query: query,
+		})
+		return err
+	})
+	sent := time.Now().Add(-start.UnansweredFor - greatestMargin)
+	for _, info := range response.GetExecutions() {
+		if info.GetActivityId() != start.WorkflowID || info.GetScheduleTime().AsTime().Before(sent) {
+			continue
+		}
+		listed := start.Execution
+		listed.RunID = info.GetRunId()
+		described, err := t.describeActivity(ctx, listed)
+		var notFound *serviceerror.NotFound
+		switch {
+		case errors.As(err, &notFound):
+		case err != nil:
+			return "", nil, err
+		case runOf(described.GetInfo(), start.ID).ours:
+			return listed.RunID, nil, nil
+		}
+	}
+	return "", response.GetNextPageToken(), err
+}
+
+// runsUnder returns a query for the runs under an execution's ID, and perhaps others: visibility compares a quote or a
 // backslash as it is escaped, so it finds no ID that has one.
-func (t *Client) runsUnder(workflowID string) string {
-	plain, _, _ := strings.Cut(strings.NewReplacer(`"`, `'`, `\`, `'`).Replace(workflowID), "'")
+func (t *Client) runsUnder(execution Execution) string {
+	attribute := "WorkflowId"
+	if execution.Kind == Activity {
+		attribute = "ActivityId"
+	}
+	plain, _, _ := strings.Cut(strings.NewReplacer(`"`, `'`, `\`, `'`).Replace(execution.WorkflowID), "'")
 	switch {
-	case plain == workflowID:
-		return "WorkflowId = '" + plain + "'"
+	case plain == execution.WorkflowID:
+		return attribute + " = '" + plain + "'"
 	case plain == "" || t.noPrefix.Load():
 		return ""
 	}
-	return "WorkflowId starts_with '" + plain + "'"
+	return attribute + " starts_with '" + plain + "'"
 }
 
 // current returns the newest run under the execution's ID, and whether it is the execution's. runID is empty if there

@@ -145,9 +145,9 @@ func TestAQueryForRunsNamesOnlyWhatVisibilityCompares(t *testing.T) {
 		`a\b'c`:     "WorkflowId starts_with 'a'",
 		`"17"`:      "",
 	} {
-		require.Equal(t, query, new(Client).runsUnder(id), id)
+		require.Equal(t, query, new(Client).runsUnder(Execution{WorkflowID: id}), id)
 	}
 	old := &Client{}
 	old.noPrefix.Store(true)
-	require.Empty(t, old.runsUnder("it's"), "a server that cannot search by prefix")
+	require.Empty(t, old.runsUnder(Execution{WorkflowID: "it's"}), "a server that cannot search by prefix")
 }

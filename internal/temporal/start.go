@@ -80,7 +80,7 @@ func (t *Client) Start(ctx context.Context, start Start) (string, error) {
 	if start.Unanswered && start.WorkflowID != "" && start.Policy != Reject {
 		// Temporal recognises a repeated request only while it is the newest run's. Under these policies it would start
 		// another run after one that has continued as new and closed.
-		if runID, found, err := t.Find(ctx, start.Execution); found || err != nil {
+		if runID, found, err := t.Find(ctx, start); found || err != nil {
 			return runID, err
 		}
 	}

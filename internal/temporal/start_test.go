@@ -327,25 +327,25 @@ func TestErrorWithoutProofThatNothingWasSentLeavesDoubt(t *testing.T) {
 func TestFindKnowsOursFromNobodysAndAStrangers(t *testing.T) {
 	t.Parallel()
 	service := &startService{describe: describedAs("run-found", anItem().ID)}
-	runID, found, err := starterOn(service).Find(t.Context(), Execution{ID: anItem().ID})
+	runID, found, err := starterOn(service).Find(t.Context(), anItem())
 	require.NoError(t, err)
 	require.True(t, found)
 	require.Equal(t, "run-found", runID)
 
 	service.describe = describedAs("run-there", "")
-	_, found, err = starterOn(service).Find(t.Context(), Execution{ID: anItem().ID})
+	_, found, err = starterOn(service).Find(t.Context(), anItem())
 	require.NoError(t, err)
 	require.False(t, found)
 
 	service.describe = func(*describeRequest) (*describeResponse, error) { return nil, serviceerror.NewNotFound("x") }
-	_, found, err = starterOn(service).Find(t.Context(), Execution{ID: anItem().ID})
+	_, found, err = starterOn(service).Find(t.Context(), anItem())
 	require.NoError(t, err)
 	require.False(t, found)
 
 	service.describe = func(*describeRequest) (*describeResponse, error) {
 		return nil, serviceerror.NewNamespaceNotFound("x")
 	}
-	_, _, err = starterOn(service).Find(t.Context(), Execution{ID: anItem().ID})
+	_, _, err = starterOn(service).Find(t.Context(), anItem())
 	require.Error(t, err, "a missing namespace differs from a missing workflow")
 	require.Empty(t, service.started, "describing starts nothing")
 }
