@@ -111,8 +111,9 @@ func (o order) asActivity() *workflowservice.StartActivityExecutionRequest {
 	}
 	a.IdConflictPolicy = enumspb.ACTIVITY_ID_CONFLICT_POLICY_FAIL
 	if o.GetOnConflictOptions() != nil {
+		// Temporal attaches a request ID only with a callback or a link. Without, an unanswered start whose activity has
+		// closed since starts another, as if it had never arrived.
 		a.IdConflictPolicy = enumspb.ACTIVITY_ID_CONFLICT_POLICY_USE_EXISTING
-		a.OnConflictOptions = &commonpb.OnConflictOptions{AttachRequestId: true}
 	}
 	a.ActivityType, a.TaskQueue = &commonpb.ActivityType{Name: o.GetWorkflowType().GetName()}, o.GetTaskQueue()
 	if a.ScheduleToCloseTimeout == nil {

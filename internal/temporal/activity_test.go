@@ -167,6 +167,13 @@ func TestAnItemOfAnActivityStartsItUnderTheSameIdentity(t *testing.T) {
 	_, err = (&Client{Service: service}).Start(t.Context(), start)
 	require.NoError(t, err)
 	require.Equal(t, time.Minute, service.started[1].ScheduleToCloseTimeout.AsDuration(), "its own comes first")
+
+	start.WorkflowID, start.Policy = "order-17", UseExisting
+	_, err = (&Client{Service: service}).Start(t.Context(), start)
+	require.NoError(t, err)
+	require.Equal(t, "AllowDuplicate UseExisting",
+		service.started[2].IdReusePolicy.String()+" "+service.started[2].IdConflictPolicy.String())
+	require.Nil(t, service.started[2].OnConflictOptions, "Temporal refuses to attach a request ID alone")
 }
 
 func TestARepeatedStartFindsItsActivityAndNoOther(t *testing.T) {

@@ -3,10 +3,13 @@ package e2e
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	frontends "github.com/pgdispatch/pgdispatch/test/internal/proxy"
@@ -159,4 +162,37 @@ func TestActivitiesWaitForATemporalThatStartsThemAndHoldUpNobody(t *testing.T) {
 		require.Equal(t, int64(1), s.runsOf(execution))
 	}
 	s.eventually(func() bool { return !says() }, "status forgets it")
+}
+
+func TestAPolicyDecidesAboutTheActivityThatHasTheID(t *testing.T) {
+	t.Parallel()
+	s := newPolicyStack(t)
+	for _, policy := range policies {
+		s.defineActivity(policy, "Hang", "{}")
+	}
+	s.replica().ready()
+	for _, policy := range policies {
+		id := uuid.NewString()
+		another, err := s.client.ExecuteActivity(t.Context(), client.StartActivityOptions{ID: id, TaskQueue: s.queue,
+			StartToCloseTimeout: time.Minute}, "Hang")
+		require.NoError(t, err)
+		if first := s.enqueueAs(policy, "Hang", id); policy == "use_existing" {
+			s.eventually(func() bool { return s.statusOf(first) == "DISPATCHED" }, "it follows")
+			require.Equal(t, another.GetRunID(), s.runOf(first))
+			require.NoError(t, another.Terminate(t.Context(), client.TerminateActivityOptions{Reason: "enough"}))
+			require.Equal(t, "activity FAILED TERMINATED activity was terminated: enough", s.ended(first))
+		} else {
+			s.requireRefused(first, id, another.GetRunID())
+			require.NoError(t, another.Terminate(t.Context(), client.TerminateActivityOptions{}))
+		}
+		second := s.enqueueAs(policy, "Hang", id)
+		if policy == "reject" {
+			s.requireRefused(second, id, another.GetRunID())
+			continue
+		}
+		s.eventually(func() bool { return s.statusOf(second) == "DISPATCHED" }, "%s: it starts", policy)
+		require.NotEqual(t, another.GetRunID(), s.runOf(second))
+		s.exec("select pgdispatch.request_terminate($1)", second)
+		require.Equal(t, "activity FAILED TERMINATED activity was terminated", s.ended(second))
+	}
 }

@@ -162,6 +162,16 @@ func timeouts(toClose, toStart, each, heartbeat time.Duration) func(*activitySta
 	}
 }
 
+func useExisting(attach bool) func(*activityStart) {
+	return func(r *activityStart) {
+		r.IdReusePolicy = enumspb.ACTIVITY_ID_REUSE_POLICY_ALLOW_DUPLICATE
+		r.IdConflictPolicy = enumspb.ACTIVITY_ID_CONFLICT_POLICY_USE_EXISTING
+		if attach {
+			r.OnConflictOptions = &commonpb.OnConflictOptions{AttachRequestId: true}
+		}
+	}
+}
+
 func TestWhatTemporalAnswersAboutAStandaloneActivity(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
@@ -170,6 +180,8 @@ func TestWhatTemporalAnswersAboutAStandaloneActivity(t *testing.T) {
 	rows := [][2]string{
 		{"started again with its request ID, open", open.again("ours")},
 		{"with another request ID, open", open.again("another")},
+		{"with another, under use_existing; with `attach_request_id`",
+			open.again("follower", useExisting(false)) + "; " + open.again("follower", useExisting(true))},
 		{"a poll while it is open, when its time is up", fmt.Sprintf("no outcome: %t", open.poll(2*time.Second) == nil)},
 		{"it completed", passed.ends()},
 		{"it failed for the last time", failed.ends()},
@@ -196,6 +208,8 @@ func TestWhatTemporalAnswersAboutAStandaloneActivity(t *testing.T) {
 	_, err := s.client.DescribeWorkflowExecution(t.Context(), passed.id, "")
 	rows = append(rows, [2]string{"a workflow of its ID: described, signalled", refusal(err) + ", " +
 		refusal(s.client.SignalWorkflow(t.Context(), passed.id, "", "x", nil))})
+	rows = append(rows, [2]string{"with the follower's request ID under use_existing, terminated",
+		open.again("follower", useExisting(false))})
 	both := (&trial{stack: s, idPolicy: idPolicies[0], id: passed.id, request: "ours"}).start("ours", "Hold")
 	rows = append(rows, [2]string{"a workflow started under its ID", both})
 	passed.id = "execution-" + uuid.NewString()
