@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,12 +32,18 @@ const (
 	connectTimeout = time.Second
 )
 
-// Start is the method that starts workflows.
-const Start = "StartWorkflowExecution"
+// Methods for a Rule.
+const (
+	// Start starts workflows and activities.
+	Start = "StartWorkflowExecution|StartActivityExecution"
+	// End tells how they have ended.
+	End = "GetWorkflowExecutionHistory|PollActivityExecution|DescribeWorkflowExecution|DescribeActivityExecution|" +
+		"ListWorkflowExecutions|ListActivityExecutions"
+)
 
 // Rule configures what happens to calls of one method. With only Method set, calls are forwarded.
 type Rule struct {
-	// Method is the last part of the method's name. Empty means every method.
+	// Method is the last part of the method's name, or several separated by |. Empty means every method.
 	Method string
 	// Calls is how many calls the rule applies to. Zero means all until the rule is replaced.
 	Calls int
@@ -121,7 +128,7 @@ func (f *Frontend) ruleFor(method string) (Rule, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := f.rule
-	if !strings.HasSuffix(method, "/"+r.Method) && r.Method != "" ||
+	if r.Method != "" && !slices.Contains(strings.Split(r.Method, "|"), path.Base(method)) ||
 		r.Calls > 0 && f.left == 0 ||
 		r.Share > 0 && rand.Float64() >= r.Share {
 		return Rule{}, f.done

@@ -201,7 +201,7 @@ func TestAClaimMayMissAPauseThatIsStillBeingFlushed(t *testing.T) {
 func good() (Expected, Found, Run) {
 	return Expected{Execution: "e", Workspace: "w", Want: "COMPLETED", Runs: 1, Acknowledged: true},
 		Found{Execution: "e", Workspace: "w", Status: "COMPLETED", ExecutionStatus: "COMPLETED", RunID: "r"},
-		Run{WorkflowID: "execution-e", RunID: "r", Status: "COMPLETED", Start: at(0), Close: at(10)}
+		Run{Kind: Workflow, Execution: "e", RunID: "r", Status: "COMPLETED", Start: at(0), Close: at(10)}
 }
 
 func TestTheEndsAreComparedInAllThreeBooks(t *testing.T) {
@@ -221,20 +221,26 @@ func TestTheEndsAreComparedInAllThreeBooks(t *testing.T) {
 			func(e *Expected, f *Found, _ *[]Run) { e.Acknowledged, e.Lost, f.Execution = false, true, "" }},
 		{"two expected runs", "", func(e *Expected, _ *Found, r *[]Run) {
 			e.Runs = 2
-			*r = append(*r, Run{WorkflowID: "execution-e", RunID: "s", Status: "COMPLETED", Start: at(10), Close: at(20)})
+			*r = append(*r, Run{Execution: "e", RunID: "s", Status: "COMPLETED", Start: at(10), Close: at(20)})
 		}},
 		{"a missing row", RuleLost, func(_ *Expected, f *Found, r *[]Run) { f.Execution = ""; *r = nil }},
 		{"another end", RuleEnd, func(_ *Expected, f *Found, r *[]Run) {
 			f.Status, f.ExecutionStatus, (*r)[0].Status = "FAILED", "FAILED", "FAILED"
+		}},
+		{"an activity in place of a workflow", RuleOneRun, func(e *Expected, _ *Found, r *[]Run) {
+			e.Kind, (*r)[0].Kind = Workflow, Activity
+		}},
+		{"a withdrawn row that runs", RuleOneRun, func(e *Expected, f *Found, _ *[]Run) {
+			e.Want, f.Status = "CANCELLED", "CANCELLED"
 		}},
 		{"another end in Temporal", RuleEnd, func(_ *Expected, _ *Found, r *[]Run) { (*r)[0].Status = "TIMED_OUT" }},
 		{"a counted failure", RuleCounted, func(_ *Expected, f *Found, _ *[]Run) { f.Failures = 1 }},
 		{"a rolled-back row", RulePhantom,
 			func(e *Expected, _ *Found, _ *[]Run) { e.Acknowledged, e.RolledBack = false, true }},
 		{"a run without a row", RulePhantom,
-			func(_ *Expected, _ *Found, r *[]Run) { *r = append(*r, Run{WorkflowID: "execution-x"}) }},
+			func(_ *Expected, _ *Found, r *[]Run) { *r = append(*r, Run{Execution: "x"}) }},
 		{"two runs", RuleOneRun,
-			func(_ *Expected, _ *Found, r *[]Run) { *r = append(*r, Run{WorkflowID: "execution-e", RunID: "s"}) }},
+			func(_ *Expected, _ *Found, r *[]Run) { *r = append(*r, Run{Execution: "e", RunID: "s"}) }},
 		{"no run", RuleOneRun, func(_ *Expected, _ *Found, r *[]Run) { *r = nil }},
 		{"another run", RuleOneRun, func(_ *Expected, f *Found, _ *[]Run) { f.RunID = "s" }},
 		{"a run missing in its row", RuleOneRun, func(_ *Expected, f *Found, _ *[]Run) { f.RunID = "" }},
@@ -263,18 +269,18 @@ func TestTemporalsOwnTimesAreHeldAgainstTheLimit(t *testing.T) {
 	t.Parallel()
 	found := []Found{{Execution: "a", Workspace: "w"}, {Execution: "b", Workspace: "w"}}
 	runs := []Run{
-		{WorkflowID: "execution-a", Start: at(0), Close: at(10)},
-		{WorkflowID: "execution-b", Start: at(10), Close: at(20)},
+		{Execution: "a", Start: at(0), Close: at(10)},
+		{Execution: "b", Start: at(10), Close: at(20)},
 	}
 	violations, greatest := Running(nil, found, runs, map[string]int{"w": 1})
 	require.Empty(t, violations)
 	require.Equal(t, 1, greatest["w"])
 
-	runs[1].Start = at(9)
+	runs[1].Start, runs[1].Kind = at(9), Activity
 	violations, _ = Running(nil, found, runs, map[string]int{"w": 1})
 	require.Equal(t, []string{RuleRunning}, rules(violations))
 
-	runs[1].WorkflowID, runs[1].Start = "execution-a", at(9) // the second run of one workflow
+	runs[1].Execution, runs[1].Start = "a", at(9) // the second run of one workflow
 	violations, _ = Running(nil, found, runs, map[string]int{"w": 1})
 	require.Empty(t, violations)
 }

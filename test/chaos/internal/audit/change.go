@@ -48,6 +48,8 @@ type Change struct {
 	Began, At, Committed time.Time
 	// Ahead is how far the server's clock was ahead of the other times here.
 	Ahead time.Duration
+	// StartBefore is the item's start_before, by the server's own clock. Zero means that it has none.
+	StartBefore time.Time
 	// PolicyKey is the key under which pgdispatch.enqueue was called, and Marker the call whose params the item has.
 	PolicyKey, Marker string
 	// Transaction is the transaction ID.

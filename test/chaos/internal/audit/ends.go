@@ -3,7 +3,6 @@ package audit
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -17,19 +16,19 @@ const (
 	RuleCounted = "failures caused by faults are not counted"
 	// RulePhantom forbids rows and runs that were rolled back or never inserted.
 	RulePhantom = "only committed rows run"
-	// RuleOneRun requires one workflow per execution.
-	RuleOneRun = "one workflow per execution"
+	// RuleOneRun requires one workflow, or one activity, per execution.
+	RuleOneRun = "one workflow or activity per execution"
 	// RuleRunning forbids exceeding a workspace's limit in Temporal.
 	RuleRunning = "no workspace exceeds its limit in Temporal"
 )
-
-// workflowPrefix precedes the execution ID in a workflow ID.
-const workflowPrefix = "execution-"
 
 // Expected is a row as its application knows it.
 type Expected struct {
 	// Execution and Workspace identify the row.
 	Execution, Workspace string
+	// Kind is what it starts: Workflow or Activity. ID is the ID that it names, and Policy what happens if there is a run
+	// of that. Empty means that it names none.
+	Kind, ID, Policy string
 	// Want is the status that the row must end with. Or is another allowed status, or empty.
 	Want, Or string
 	// Runs is how many runs its workflow has once it is complete.
@@ -37,8 +36,8 @@ type Expected struct {
 	// MostRuns is how many runs it may have, if that varies.
 	MostRuns int
 	// Counted allows a counted failure of the row itself. Foreign means that an unrelated workflow has taken its
-	// workflow ID.
-	Counted, Foreign bool
+	// workflow ID. Orphan means that it lost three holders in a row.
+	Counted, Foreign, Orphan bool
 	// Lost means that the row was acknowledged by a server that was lost together with the row. Its workflow may have
 	// run.
 	Lost bool
@@ -61,10 +60,12 @@ type Found struct {
 	ExecutionStatus, RunID string
 }
 
-// Run is a run as listed by Temporal.
+// Run is a run of a workflow or an activity as listed by Temporal.
 type Run struct {
-	// WorkflowID and RunID identify the run.
-	WorkflowID, RunID string
+	// Kind is Workflow or Activity. ID and RunID identify the run among its kind.
+	Kind, ID, RunID string
+	// Execution is the execution that it was started for. Empty means that it is unrelated.
+	Execution string
 	// Status is how the run ended, or RUNNING.
 	Status string
 	// Start and Close are Temporal's times. Close is zero while the run is open.
@@ -120,20 +121,23 @@ func Missing(expected []Expected, found []Found) []Expected {
 
 // Complete reports whether Temporal's list, which lags behind, has every run that the rows mention.
 func Complete(expected []Expected, found []Found, runs []Run) bool {
-	listed, ended := map[string]int{}, map[string]bool{}
-	for _, r := range runs {
-		if r.Status != "RUNNING" {
-			listed[r.WorkflowID]++
-		}
-		ended[r.WorkflowID] = ended[r.WorkflowID] || r.Status != "RUNNING" && r.Status != "CONTINUED_AS_NEW"
-	}
+	l := list(runs)
 	wanted := map[string]int{}
 	for _, e := range expected {
 		wanted[e.Execution] = e.Runs
 	}
 	for _, f := range found {
-		id := workflowPrefix + f.Execution
-		if f.RunID != "" && (listed[id] < max(wanted[f.Execution], 1) || !ended[id]) {
+		if f.RunID == "" {
+			continue
+		}
+		c := l.of[f.Execution]
+		if followed := l.chains[f.RunID]; len(c) == 0 && followed != nil {
+			c = followed.runs
+		} else if len(c) < wanted[f.Execution] {
+			return false
+		}
+		isOpen := func(r Run) bool { return r.Status == "RUNNING" }
+		if len(c) == 0 || slices.ContainsFunc(c, isOpen) || c[len(c)-1].Status == "CONTINUED_AS_NEW" {
 			return false
 		}
 	}
@@ -143,52 +147,54 @@ func Complete(expected []Expected, found []Found, runs []Run) bool {
 // Runs compares Temporal's runs with the rows.
 func Runs(expected []Expected, found []Found, runs []Run) []Violation {
 	var violations []Violation
-	byWorkflow := map[string][]Run{}
-	for _, r := range runs {
-		byWorkflow[r.WorkflowID] = append(byWorkflow[r.WorkflowID], r)
-	}
-	wanted, most, foreign, lost := map[string]int{}, map[string]int{}, map[string]bool{}, map[string]bool{}
+	known := map[string]Expected{}
 	for _, e := range expected {
-		wanted[e.Execution], foreign[e.Execution], lost[e.Execution] = e.Runs, e.Foreign, e.Lost
-		most[e.Execution] = e.MostRuns
+		known[e.Execution] = e
 	}
-	rows := map[string]Found{}
+	l := list(runs)
+	rows := map[string]bool{}
 	for _, f := range found {
-		rows[f.Execution] = f
-		if foreign[f.Execution] && f.RunID == "" {
-			continue
+		rows[f.Execution] = true
+		e, own := known[f.Execution], l.of[f.Execution]
+		switch {
+		case e.Foreign && f.RunID == "":
+		case e.ID != "" && f.RunID != "" && len(own) == 0: // it follows another's: see Named
+		default:
+			violations = append(violations, chained(e, f, own)...)
 		}
-		fewest := max(wanted[f.Execution], 1)
-		violations = append(violations,
-			chain(f, byWorkflow[workflowPrefix+f.Execution], fewest, max(most[f.Execution], fewest))...)
 	}
-	for id, list := range byWorkflow {
-		execution := strings.TrimPrefix(id, workflowPrefix)
-		if _, ok := rows[execution]; !ok && !lost[execution] {
+	for execution, own := range l.of {
+		if !rows[execution] && !known[execution].Lost {
 			violations = append(violations,
-				violation(RulePhantom, "%s ran %d times from %s, and has no row", id, len(list), clock(list[0].Start)))
+				violation(RulePhantom, "%s ran %d times from %s, and has no row", execution, len(own), clock(own[0].Start)))
 		}
 	}
 	return violations
 }
 
-// chain checks the runs of one row.
-func chain(f Found, runs []Run, fewest, most int) []Violation {
-	if f.RunID == "" {
+// chained checks the runs that were started for a row.
+func chained(e Expected, f Found, runs []Run) []Violation {
+	if f.RunID == "" || f.Status == "CANCELLED" {
 		if len(runs) == 0 {
 			return nil
 		}
 		return []Violation{violation(RuleOneRun, "%s is %s without a run, and has %d in Temporal",
 			f.Execution, f.Status, len(runs))}
 	}
-	slices.SortFunc(runs, func(a, b Run) int { return a.Start.Compare(b.Start) })
-	if len(runs) < fewest || len(runs) > most {
+	fewest := max(e.Runs, 1)
+	if most := max(e.MostRuns, fewest); len(runs) < fewest || len(runs) > most {
 		return []Violation{violation(RuleOneRun, "%s has %d runs in Temporal and should have from %d to %d",
 			f.Execution, len(runs), fewest, most)}
 	}
 	if !slices.ContainsFunc(runs, func(r Run) bool { return r.RunID == f.RunID }) {
 		return []Violation{violation(RuleOneRun,
 			"%s has run %s in its row, which Temporal does not list", f.Execution, f.RunID)}
+	}
+	for _, r := range runs {
+		if e.Kind != "" && r.Kind != e.Kind {
+			return []Violation{violation(RuleOneRun, "%s should be one %s, and is run %s, one %s", f.Execution, e.Kind, r.RunID,
+				r.Kind)}
+		}
 	}
 	if last := runs[len(runs)-1]; last.Status != f.ExecutionStatus {
 		return []Violation{violation(RuleEnd, "%s is %s in Temporal and %s in its row", f.Execution,
@@ -209,23 +215,23 @@ func Running(
 	}
 	workspace := map[string]string{}
 	for _, f := range found {
-		workspace[workflowPrefix+f.Execution] = f.Workspace
+		workspace[f.Execution] = f.Workspace
 	}
 	events := map[string][]event{}
 	for _, e := range expected {
 		if e.Foreign {
-			delete(workspace, workflowPrefix+e.Execution)
+			delete(workspace, e.Execution)
 		}
 	}
-	for id, list := range group(runs) {
-		owner, ok := workspace[id]
+	for execution, own := range list(runs).of {
+		owner, ok := workspace[execution]
 		if !ok {
 			continue // a phantom, which is reported elsewhere, or an unrelated workflow
 		}
 		// A chain of runs uses one slot, from the first run's start to the last run's end.
-		events[owner] = append(events[owner], event{list[0].Start, 1, id})
-		if last := list[len(list)-1]; !last.Close.IsZero() {
-			events[owner] = append(events[owner], event{last.Close, -1, id})
+		events[owner] = append(events[owner], event{own[0].Start, 1, execution})
+		if last := own[len(own)-1]; !last.Close.IsZero() {
+			events[owner] = append(events[owner], event{last.Close, -1, execution})
 		}
 	}
 	greatest = map[string]int{}
@@ -246,14 +252,37 @@ func Running(
 	return violations, greatest
 }
 
-// group groups runs by workflow, oldest first.
-func group(runs []Run) map[string][]Run {
-	grouped := map[string][]Run{}
-	for _, r := range runs {
-		grouped[r.WorkflowID] = append(grouped[r.WorkflowID], r)
-	}
-	for _, list := range grouped {
-		slices.SortFunc(list, func(a, b Run) int { return a.Start.Compare(b.Start) })
-	}
-	return grouped
+// chain is a run, and those that continue it as new, oldest first.
+type chain struct {
+	runs        []Run
+	start, ends time.Time // ends is far in the future while it is open
 }
+
+// listed are runs as they belong together.
+type listed struct {
+	of     map[string][]Run  // by execution, oldest first
+	chains map[string]*chain // by each of their runs
+}
+
+func list(runs []Run) listed {
+	l := listed{of: map[string][]Run{}, chains: map[string]*chain{}}
+	byStart := func(a, b Run) int { return a.Start.Compare(b.Start) }
+	for _, r := range slices.SortedStableFunc(slices.Values(runs), byStart) {
+		c := &chain{start: r.Start}
+		if r.Execution != "" {
+			before := l.of[r.Execution]
+			if len(before) > 0 && before[len(before)-1].Status == "CONTINUED_AS_NEW" {
+				c = l.chains[before[len(before)-1].RunID]
+			}
+			l.of[r.Execution] = append(before, r)
+		}
+		if c.runs, c.ends = append(c.runs, r), r.Close; r.Close.IsZero() {
+			c.ends = never
+		}
+		l.chains[r.RunID] = c
+	}
+	return l
+}
+
+// never is later than everything.
+var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)

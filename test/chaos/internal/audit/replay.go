@@ -33,6 +33,8 @@ const (
 	RuleExpiry = "a lease is exclusive until it expires, and useless afterwards"
 	// RulePause forbids claims of paused items.
 	RulePause = "paused items are not claimed"
+	// RuleLate forbids claims of items that are too late, and cancelling items that are in time or may have been started.
+	RuleLate = "an item is not claimed after its start_before, nor cancelled before it or after its start"
 )
 
 // Summary is the result of a replay.
@@ -171,6 +173,7 @@ func (r *replay) transaction(changes []Change) {
 			continue
 		}
 		r.move(c)
+		r.late(c)
 		if c.Old == "PENDING" && c.New == "CLAIMED" {
 			r.Claims++
 			claimed = true
@@ -243,6 +246,21 @@ func (r *replay) apply(c Change) {
 		r.leased[c.ID] = true
 	} else {
 		delete(r.leased, c.ID)
+	}
+}
+
+// late checks a change of an item against its start_before. A claim decides after its transaction began.
+func (r *replay) late(c Change) {
+	has := !c.StartBefore.IsZero()
+	switch {
+	case c.Old == "PENDING" && c.New == "CLAIMED" && !c.Held && has && !c.Began.Add(c.Ahead).Before(c.StartBefore):
+		r.fail(RuleLate, "item %d was claimed by a transaction that began at %s, %s after its start_before", c.ID,
+			clock(c.Began), c.Began.Add(c.Ahead).Sub(c.StartBefore))
+	case c.New == "CANCELLED" && c.Held:
+		r.fail(RuleLate, "item %d was cancelled at %s, and may have been started", c.ID, clock(c.At))
+	case c.Old == "PENDING" && c.New == "CANCELLED" && has && c.At.Add(c.Ahead).Before(c.StartBefore):
+		r.fail(RuleLate, "item %d was cancelled at %s, %s before its start_before", c.ID, clock(c.At),
+			c.StartBefore.Sub(c.At.Add(c.Ahead)))
 	}
 }
 

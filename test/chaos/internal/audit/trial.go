@@ -35,9 +35,10 @@ type Trial struct {
 	// Took is how long it took after the cut. Over means that it was completed.
 	Took time.Duration
 	Over bool
-	// Found is the item at the end, and Runs are its runs in Temporal.
-	Found []Found
-	Runs  []Run
+	// Found is the item at the end, and Runs are the runs under its ID in Temporal. Changes are those of the items.
+	Found   []Found
+	Runs    []Run
+	Changes []Change
 	// Received are the payloads that the workflow has received. Undelivered counts the signals that are not DELIVERED,
 	// and OpenStops the stop requests that are open.
 	Received               []int
@@ -65,6 +66,7 @@ func (t *Trial) Judge() []Violation {
 	rows, _ := Rows([]Expected{t.Item}, t.Found)
 	all = append(all, rows...)
 	all = append(all, Runs([]Expected{t.Item}, t.Found, t.Runs)...)
+	all = append(all, Named([]Expected{t.Item}, t.Found, t.Runs, t.Changes)...)
 	if !slices.Equal(t.Received, t.Signals) {
 		fail(RuleSignalOnce, "the workflow was sent %v and received %v", t.Signals, t.Received)
 	}

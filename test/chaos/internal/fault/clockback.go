@@ -184,7 +184,7 @@ func completed(ctx context.Context, t *trial) error {
 var limitedKey = "limited"
 
 func enqueuesWithKey(ctx context.Context, t *trial) (err error) {
-	t.execution, err = t.Enqueue(ctx, temporal.Work, &limitedKey)
+	t.execution, err = t.Enqueue(ctx, temporal.Work, &limitedKey, nil)
 	return err
 }
 

@@ -17,11 +17,11 @@ import (
 
 // operations are what can be in flight.
 func operations() []*operation {
-	return []*operation{
+	return append(kindOperations(), []*operation{
 		{name: "item", how: "an item that is inserted, started and ended", prepare: nothing, act: enqueues(temporal.Work),
 			expect: completes(1)},
 		{name: "signal", how: "a signal to the second run of a workflow that continues as new after each",
-			prepare: signalled, act: signals(2), took: continued, conclude: releasesLast,
+			prepare: all(runs(temporal.Notes), signalled), act: signals(2), took: continued, conclude: releasesLast,
 			cuts: untilSettled, expect: completes(3)},
 		{name: "stop", how: "a request to cancel a workflow", prepare: runs(temporal.Hold), act: stops, expect: cancelled},
 		{name: "end", how: "the end of a workflow", prepare: runs(temporal.Hold), act: releases, expect: completes(1)},
@@ -29,7 +29,7 @@ func operations() []*operation {
 			cuts: untilClaimedAgain, expect: completes(1)},
 		{name: "heartbeat", how: "a start that takes longer than two heartbeats", prepare: delays,
 			act: enqueues(temporal.Work), cuts: fromFirstHeartbeat, expect: completes(1)},
-	}
+	}...)
 }
 
 // startedLimit bounds the wait until an item's workflow runs.
@@ -37,34 +37,33 @@ const startedLimit = 10 * time.Second
 
 func nothing(context.Context, *trial) error { return nil }
 
-func enqueues(workflow string) func(context.Context, *trial) error {
+func enqueues(definition string) func(context.Context, *trial) error {
 	return func(ctx context.Context, t *trial) (err error) {
-		t.execution, err = t.Enqueue(ctx, workflow, nil)
+		t.execution, err = t.Enqueue(ctx, definition, nil, t.id)
 		return err
 	}
 }
 
-func runs(workflow string) func(context.Context, *trial) error {
-	return func(ctx context.Context, t *trial) error {
-		if err := enqueues(workflow)(ctx, t); err != nil {
-			return err
-		}
-		return t.AwaitStatus(ctx, startedLimit, t.execution, "DISPATCHED")
-	}
+func runs(definition string) func(context.Context, *trial) error {
+	return all(enqueues(definition), dispatched)
 }
 
-// signals sends a signal whose payload is its number, from 1.
+func dispatched(ctx context.Context, t *trial) error {
+	return t.AwaitStatus(ctx, startedLimit, t.execution, "DISPATCHED")
+}
+
+// signals sends a signal whose payload is its number, from 1, to the item or to the ID that it names.
 func signals(n int) func(context.Context, *trial) error {
 	return func(ctx context.Context, t *trial) error {
+		if t.id != nil {
+			return t.Exec(ctx, "signal_workflow", t.WorkspaceID(), *t.id, temporal.Note, fmt.Sprint(n))
+		}
 		return t.Exec(ctx, "signal", t.execution, temporal.Note, fmt.Sprint(n))
 	}
 }
 
 // signalled leaves a workflow in its second run, which has received the first signal.
 func signalled(ctx context.Context, t *trial) error {
-	if err := runs(temporal.Notes)(ctx, t); err != nil {
-		return err
-	}
 	if err := signals(1)(ctx, t); err != nil {
 		return err
 	}
@@ -73,7 +72,7 @@ func signalled(ctx context.Context, t *trial) error {
 
 func (t *trial) awaitRuns(ctx context.Context, wanted int) error {
 	return lab.Await(ctx, startedLimit, fmt.Sprintf("the workflow is in run %d", wanted), func() (bool, error) {
-		listed, err := temporal.RunsOf(ctx, t.Client, t.execution)
+		listed, err := t.Lister().Runs(ctx, t.workflowID())
 		return len(listed) >= wanted, err
 	})
 }
@@ -89,12 +88,12 @@ func continued(ctx context.Context, t *trial) error {
 
 // accepted reports whether the second run has received the second signal.
 func (t *trial) accepted(ctx context.Context) (bool, error) {
-	listed, err := temporal.RunsOf(ctx, t.Client, t.execution)
+	listed, err := t.Lister().Runs(ctx, t.workflowID())
 	if err != nil {
 		return false, err
 	}
 	for _, run := range listed {
-		history := t.Client.GetWorkflowHistory(ctx, temporal.WorkflowID(t.execution), run.RunID, false,
+		history := t.Client.GetWorkflowHistory(ctx, t.workflowID(), run.RunID, false,
 			enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 		for history.HasNext() {
 			event, err := history.Next()
@@ -111,7 +110,7 @@ func (t *trial) accepted(ctx context.Context) (bool, error) {
 }
 
 func releases(ctx context.Context, t *trial) error {
-	return t.Signal(ctx, t.execution, temporal.Release)
+	return t.Signal(ctx, t.workflowID(), temporal.Release)
 }
 
 // releasesLast ends the third run, which follows when the second one has received the signal.
@@ -182,5 +181,6 @@ func completes(runs int) func(*trial) {
 func cancelled(t *trial) { t.Item, t.Stop = expected(t, "FAILED", 1), true }
 
 func expected(t *trial, want string, runs int) audit.Expected {
-	return audit.Expected{Execution: t.execution, Workspace: t.WorkspaceID(), Want: want, Runs: runs, Acknowledged: true}
+	return audit.Expected{Execution: t.execution, Workspace: t.WorkspaceID(), Kind: audit.Workflow, Want: want, Runs: runs,
+		Acknowledged: true}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/audit"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/test/internal/proxy"
 )
 
@@ -42,7 +43,7 @@ var incidental = []string{
 	"writes the position of a round", "writes stalls", "writes, by deleting",
 	"CLAIMED -> PENDING; PENDING -> CANCELLED: with leases", "CLAIMED -> CLAIMED: select bring_back", // a sweeper
 	"ping:", "listen", "unlisten", "select", "set", "GetSystemInfo", "DescribeNamespace", "ListWorkflowExecutions",
-	"Check",
+	"ListActivityExecutions", "Check",
 }
 
 // quietFaults are crashes with a single operation in flight, and nothing else that would make its commits durable.
@@ -81,10 +82,19 @@ type trial struct {
 	*lab.Cell
 	audit.Trial
 	execution string
+	id        *string     // that the item names; nil: none
 	step      *proxy.Step // nil: no cut
 	crash     crash
 	made      bool // the step was reached
 	seen      []proxy.Step
+}
+
+// workflowID returns the ID of the item's workflow or activity.
+func (t *trial) workflowID() string {
+	if t.id != nil {
+		return *t.id
+	}
+	return temporal.WorkflowID(t.execution)
 }
 
 func (op *operation) inject(ctx context.Context, s *Scene) (Lift, error) {
@@ -200,7 +210,7 @@ func (op *operation) insist(
 			}
 			(*cell).Steps.Ignore = isIncidental
 		}
-		t.Cell, t.Trial = *cell, audit.Trial{}
+		t.Cell, t.Trial, t.id = *cell, audit.Trial{}, nil
 		violations, err = op.run(ctx, s, t)
 		if err == nil {
 			return violations, nil

@@ -122,12 +122,15 @@ func (op *operation) follow(ctx context.Context, s *Scene, t *trial) error {
 	if t.Runs, err = lab.RunsOf(ctx, t.Cell, t.Item, t.Found); err != nil {
 		return err
 	}
+	if t.Changes, err = lab.Changes(ctx, t.Cell); err != nil {
+		return err
+	}
 	if len(t.Signals) > 0 {
-		if err := t.Client.GetWorkflow(ctx, temporal.WorkflowID(t.execution), "").Get(ctx, &t.Received); err != nil {
+		if err := t.Client.GetWorkflow(ctx, t.workflowID(), "").Get(ctx, &t.Received); err != nil {
 			return fmt.Errorf("read what the workflow has received: %w", err)
 		}
 	}
-	next, err := t.Enqueue(ctx, temporal.Work, nil)
+	next, err := t.Enqueue(ctx, temporal.Work, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/test/internal/proxy"
 )
 
@@ -210,9 +209,9 @@ func emptyStore(ctx context.Context, s *Scene) (Lift, error) {
 			err := s.Row(ctx, "failed", []any{forgotten}, &failedAt)
 			return failedAt != nil, err
 		})
-		runs, runsErr := temporal.Runs(ctx, s.Client)
+		runs, runsErr := s.Lister().Runs(ctx, "")
 		for _, run := range runs {
-			s.Logf("%s was started in the empty store at %s", run.WorkflowID, run.Start.Format(time.TimeOnly))
+			s.Logf("%s was started in the empty store at %s", run.ID, run.Start.Format(time.TimeOnly))
 		}
 		err = errors.Join(err, runsErr, s.TemporalDown())
 		s.TemporalEmpty(false)

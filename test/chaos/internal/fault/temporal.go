@@ -20,8 +20,7 @@ func temporalFaults() []*Fault {
 		first   = "from Temporal's return to the first start of a workflow"
 		longest = "the longest time without a start"
 	)
-	strange := strings.Repeat("a long story \x00 \xff\xfe ", 400)
-	f := []*Fault{
+	return append([]*Fault{
 		{Name: "temporal-kill", Matrix: []int{42}, Domain: server,
 			How: "kill -9 of Temporal", Lift: "it is restarted on its database",
 			Figure: first, Limit: temporalBack, Longest: s, Inject: temporalKill},
@@ -42,12 +41,24 @@ func temporalFaults() []*Fault {
 		{Name: "temporal-flaps", Matrix: []int{46}, Domain: server,
 			How: "Temporal rejects every start for one second, and accepts them for the next", Lift: "it accepts them",
 			Figure: longest, Limit: temporalBack, Shortest: 4 * s, Longest: 6 * s, Inject: temporalFlaps},
-	}
+	}, answerFaults()...)
+}
+
+// answerFaults are what becomes of single calls.
+func answerFaults() (f []*Fault) {
+	const s = time.Second
+	strange := strings.Repeat("a long story \x00 \xff\xfe ", 400)
 	for _, one := range []struct {
 		name, how string
 		matrix    []int
 		rule      proxy.Rule
 	}{
+		{"end-unanswered", "half of the questions how a workflow or an activity ended are not answered", []int{43},
+			proxy.Rule{Method: proxy.End, Share: 0.5, Void: true}},
+		{"end-answered-late", "every answer how one ended comes two seconds late", []int{44},
+			proxy.Rule{Method: proxy.End, Delay: 2 * s}},
+		{"end-refused", "every such question is rejected with Unavailable", []int{46},
+			proxy.Rule{Method: proxy.End, Refuse: status.Error(codes.Unavailable, "not now")}},
 		{"start-unanswered", "every start takes effect and none is answered", []int{43},
 			proxy.Rule{Method: proxy.Start, Void: true}},
 		{"start-denied-and-done", "a third of the starts takes effect and is answered with an error", []int{43},
@@ -63,9 +74,13 @@ func temporalFaults() []*Fault {
 		{"strange-error", "every start is rejected with a long text that has a zero byte and is not UTF-8", []int{69},
 			proxy.Rule{Method: proxy.Start, Refuse: status.Error(codes.Unavailable, strange)}},
 	} {
+		status, figure := "DISPATCHED", "from the end to the first start of a workflow"
+		if one.rule.Method == proxy.End {
+			status, figure = "COMPLETED", "from the end to the first end of a workflow"
+		}
 		f = append(f, &Fault{Name: one.name, Matrix: one.matrix, Domain: server, How: one.how, Lift: "forwarding resumes",
-			Figure: "from the end to the first start of a workflow", Limit: temporalBack, Shortest: 2 * s, Longest: 4 * s,
-			Inject: frontendRule(one.rule)})
+			Figure: figure, Limit: temporalBack, Shortest: 2 * s, Longest: 4 * s,
+			Inject: frontendRule(one.rule, status)})
 	}
 	return f
 }
@@ -121,7 +136,7 @@ func setRule(s *Scene, rule proxy.Rule) {
 	}
 }
 
-func frontendRule(rule proxy.Rule) func(context.Context, *Scene) (Lift, error) {
+func frontendRule(rule proxy.Rule, status string) func(context.Context, *Scene) (Lift, error) {
 	return func(_ context.Context, s *Scene) (Lift, error) {
 		setRule(s, rule)
 		return func(context.Context) (Measure, error) {
@@ -135,7 +150,7 @@ func frontendRule(rule proxy.Rule) func(context.Context, *Scene) (Lift, error) {
 			if hits == 0 {
 				return nil, errors.New("no call was affected")
 			}
-			return firstMove(s.Lab, "DISPATCHED", at), nil
+			return firstMove(s.Lab, status, at), nil
 		}, nil
 	}
 }

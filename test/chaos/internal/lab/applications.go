@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"go.temporal.io/sdk/client"
 	sdk "go.temporal.io/sdk/temporal"
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/audit"
@@ -34,6 +35,8 @@ type Signalled struct {
 	Signals []audit.Signal
 	// Window is the time in which they were sent and the workflow ran.
 	Window Window
+	// ID is the workflow's.
+	ID string
 }
 
 // Pushed is a report of an end in an application's books.
@@ -57,24 +60,28 @@ func (o *Load) follows(ctx context.Context, limit time.Duration, follow func(ctx
 }
 
 // signalled enqueues an item and sends it some signals: the first, half of the time, in the same transaction. At the
-// end it tells the workflow to end until it has.
+// end it tells the workflow to end until it has. Half of the items name their ID, by which the signals go.
 func (o *Load) signalled(ctx context.Context, rng *rand.Rand, w *Workspace) error {
-	b := batch{load: o, workspace: w, definition: temporal.Notes, executions: []string{uuid.NewString()}}
+	b := batch{load: o, workspace: w, definition: temporal.Notes, executions: []string{uuid.NewString()}, params: `{}`}
 	execution := b.executions[0]
+	query, to := "signal", []any{execution}
+	books := &Signalled{Window: Window{From: time.Now()}, ID: temporal.WorkflowID(execution)}
+	if rng.IntN(2) == 0 {
+		b.definition, b.id = Named(temporal.Notes, idPolicies[rng.IntN(len(idPolicies))]), "notes-"+execution
+		query, to, books.ID = "signal_workflow", []any{w.ID, b.id}, b.id
+	}
 	several, together := 1+rng.IntN(4), rng.IntN(2) == 0
 	pauses := make([]time.Duration, several)
 	for n := range pauses {
 		pauses[n] = time.Duration(rng.IntN(300)) * time.Millisecond
 	}
-	books := &Signalled{Window: Window{From: time.Now()}}
 	sent := time.Now()
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), enqueueTimeout)
 	defer cancel()
 	err := pgx.BeginFunc(bounded, o.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(bounded, Query("enqueue"), w.ID, w.definitions[temporal.Notes], b.executions, `{}`, 0,
-			time.Duration(0))
+		_, err := tx.Exec(bounded, Query("enqueue"), b.arguments()...)
 		if err == nil && together {
-			_, err = tx.Exec(bounded, Query("signal"), execution, temporal.Note, "1")
+			_, err = tx.Exec(bounded, Query(query), append(to, temporal.Note, "1")...)
 		}
 		return err
 	})
@@ -93,12 +100,12 @@ func (o *Load) signalled(ctx context.Context, rng *rand.Rand, w *Workspace) erro
 	o.follows(ctx, followTimeout, func(ctx context.Context) {
 		for n := 1 + count(together); n <= several; n++ {
 			_ = Sleep(ctx, pauses[n-1])
-			sent := signal(n, o.send(ctx, execution, temporal.Note, strconv.Itoa(n)))
+			sent := signal(n, o.exec(ctx, query, append(to, temporal.Note, strconv.Itoa(n))...))
 			o.mu.Lock()
 			books.Signals = append(books.Signals, sent)
 			o.mu.Unlock()
 		}
-		o.release(ctx, execution)
+		o.until(ctx, execution, func() { o.exec(ctx, query, append(to, temporal.Release, "0")...) })
 		o.mu.Lock()
 		books.Window.To = time.Now()
 		o.mu.Unlock()
@@ -117,18 +124,18 @@ func signal(n int, known Knowledge) audit.Signal {
 	return audit.Signal{Payload: n, Acknowledged: known == Acknowledged, Unknown: known == Unknown}
 }
 
-// send sends a signal in a transaction of its own.
-func (o *Load) send(ctx context.Context, execution, name, payload string) Knowledge {
+// exec executes a statement in a transaction of its own.
+func (o *Load) exec(ctx context.Context, query string, args ...any) Knowledge {
 	ctx, cancel := context.WithTimeout(ctx, enqueueTimeout)
 	defer cancel()
-	_, err := o.pool.Exec(ctx, Query("signal"), execution, name, payload)
+	_, err := o.pool.Exec(ctx, Query(query), args...)
 	return outcome(err)
 }
 
-// release tells a workflow to end until its item has ended or turns out not to exist.
-func (o *Load) release(ctx context.Context, execution string) {
+// until does something that makes a workflow or an activity end until its item has ended or turns out not to exist.
+func (o *Load) until(ctx context.Context, execution string, ends func()) {
 	for ctx.Err() == nil {
-		o.send(ctx, execution, temporal.Release, "0")
+		ends()
 		for until := time.Now().Add(releaseInterval); time.Now().Before(until) && ctx.Err() == nil; {
 			bounded, cancel := context.WithTimeout(ctx, enqueueTimeout)
 			var status string
@@ -179,27 +186,35 @@ func (o *Load) call(ctx context.Context, rng *rand.Rand, w *Workspace) error {
 
 // pushed enqueues an item, waits in Temporal for the end of its workflow, and reports it.
 func (o *Load) pushed(ctx context.Context, rng *rand.Rand, b *batch) error {
-	if b.definition == timesOut {
+	if b.definition == timesOut || b.definition == doTimesOut {
 		b.definition = temporal.Work
 	}
+	activity := definitions[b.definition].kind == audit.Activity
 	by := rng.IntN(2) == 0
 	if err := b.enqueue(ctx, autocommit, 0); err != nil {
 		return err
 	}
 	o.follows(ctx, pushTimeout, func(ctx context.Context) {
-		if ended, failed := o.awaitEnd(ctx, b.executions[0]); ended {
+		if ended, failed := o.awaitEnd(ctx, b.executions[0], activity); ended {
 			o.push(ctx, b.executions[0], failed, by)
 		}
 	})
 	return nil
 }
 
-// awaitEnd waits until Temporal has closed a workflow.
-func (o *Load) awaitEnd(ctx context.Context, execution string) (ended, failed bool) {
+// awaitEnd waits until Temporal has closed a workflow or an activity.
+func (o *Load) awaitEnd(ctx context.Context, execution string, activity bool) (ended, failed bool) {
+	id := temporal.WorkflowID(execution)
 	for ctx.Err() == nil {
-		err := o.lab.Client.GetWorkflow(ctx, temporal.WorkflowID(execution), "").Get(ctx, nil)
+		var err error
+		if activity {
+			err = o.lab.Client.GetActivityHandle(client.GetActivityHandleOptions{ActivityID: id}).Get(ctx, nil)
+		} else {
+			err = o.lab.Client.GetWorkflow(ctx, id, "").Get(ctx, nil)
+		}
 		var closed *sdk.WorkflowExecutionError
-		if err == nil || errors.As(err, &closed) {
+		var done *sdk.ApplicationError
+		if err == nil || errors.As(err, &closed) || errors.As(err, &done) {
 			return true, err != nil
 		}
 		_ = Sleep(ctx, 20*time.Millisecond) // it has not been started, or Temporal is down

@@ -33,7 +33,23 @@ type batch struct {
 	delay      time.Duration
 	millis     int
 	executions []string
-	params     string // if empty, only the duration of the workflow
+	params     string        // if empty, only the duration of the workflow
+	id         string        // that the items name; empty: none
+	before     time.Duration // until their start_before; zero: none
+}
+
+// arguments are those of the statement enqueue.
+func (b *batch) arguments() []any {
+	var id, before any
+	if b.id != "" {
+		id = b.id
+	}
+	if b.before > 0 {
+		before = b.before
+	}
+	params := cmp.Or(b.params, fmt.Sprintf(`{"ms": %d}`, b.millis))
+	return []any{b.workspace.ID, b.workspace.definitions[b.definition], b.executions, params, b.priority, b.delay, id,
+		before}
 }
 
 // enqueue inserts the batch, keeps the transaction open for the given time, ends it, and records the outcome in the
@@ -46,8 +62,7 @@ func (b *batch) enqueue(ctx context.Context, how ending, open time.Duration) err
 	for range b.items {
 		b.executions = append(b.executions, uuid.NewString())
 	}
-	params := cmp.Or(b.params, fmt.Sprintf(`{"ms": %d}`, b.millis))
-	arguments := []any{b.workspace.ID, b.workspace.definitions[b.definition], b.executions, params, b.priority, b.delay}
+	arguments := b.arguments()
 	sent := time.Now()
 	if how == autocommit {
 		_, err := b.load.pool.Exec(ctx, Query("enqueue"), arguments...)
@@ -91,9 +106,19 @@ func (b *batch) note(sent time.Time, known Knowledge) {
 	o := b.load
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	d := definitions[b.definition]
 	for _, execution := range b.executions {
-		row := &Row{Execution: execution, Workspace: b.workspace.ID, Want: wants(b.definition), Type: b.definition,
-			Known: known, Sent: sent, Answered: time.Now()}
+		row := &Row{Execution: execution, Workspace: b.workspace.ID, Want: "COMPLETED", Type: d.name, Kind: d.kind, ID: b.id,
+			Runs: d.runs, Known: known, Sent: sent, Answered: time.Now()}
+		if d.fails {
+			row.Want = "FAILED"
+		}
+		switch {
+		case b.id != "": // as audit.Named judges
+			row.Policy, row.Or, row.Counted = d.policy, "FAILED", true
+		case b.before > 0:
+			row.Or = "CANCELLED"
+		}
 		o.rows[execution] = row
 		if line, err := json.Marshal(row); err == nil {
 			_, _ = o.file.Write(append(line, '\n'))

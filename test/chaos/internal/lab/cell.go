@@ -234,27 +234,21 @@ func (c *Cell) Workspace(ctx context.Context) (err error) {
 	if err := c.Row(ctx, "workspace", []any{name, "FREE", 1, nil, nil}, &c.workspace); err != nil {
 		return err
 	}
-	c.definitions = map[string]string{}
-	for _, workflow := range []string{temporal.Work, temporal.Hold, temporal.Notes} {
-		var id string
-		if err := c.Row(ctx, "definition", []any{c.workspace, workflow, workflow, temporal.TaskQueue, nil}, &id); err != nil {
-			return err
-		}
-		c.definitions[workflow] = id
-	}
-	return nil
+	c.definitions, err = define(ctx, &c.Store, c.workspace)
+	return err
 }
 
 // WorkspaceID returns the ID of the last workspace.
 func (c *Cell) WorkspaceID() string { return c.workspace }
 
-// Definition returns the ID of the last workspace's definition of a workflow.
-func (c *Cell) Definition(workflow string) string { return c.definitions[workflow] }
+// Definition returns the ID of a definition of the last workspace.
+func (c *Cell) Definition(name string) string { return c.definitions[name] }
 
-// Enqueue inserts an item in the last workspace, with a limit key unless that is nil, and returns its execution ID.
-func (c *Cell) Enqueue(ctx context.Context, workflow string, key *string) (string, error) {
+// Enqueue inserts an item of a definition in the last workspace, with a limit key and an ID unless these are nil, and
+// returns its execution ID.
+func (c *Cell) Enqueue(ctx context.Context, definition string, key, id *string) (string, error) {
 	execution := uuid.NewString()
-	return execution, c.Exec(ctx, "cell_enqueue", c.workspace, c.definitions[workflow], execution, key)
+	return execution, c.Exec(ctx, "cell_enqueue", c.workspace, c.definitions[definition], execution, key, id)
 }
 
 // Session opens an application's session.
@@ -281,7 +275,7 @@ func (c *Cell) AwaitStatus(ctx context.Context, limit time.Duration, execution s
 	})
 }
 
-// Signal sends a signal directly, past pgdispatch.
-func (c *Cell) Signal(ctx context.Context, execution, name string) error {
-	return c.Client.SignalWorkflow(ctx, temporal.WorkflowID(execution), "", name, nil)
+// Signal sends a signal to a workflow ID directly, past pgdispatch.
+func (c *Cell) Signal(ctx context.Context, id, name string) error {
+	return c.Client.SignalWorkflow(ctx, id, "", name, nil)
 }

@@ -29,7 +29,7 @@ func record(t *testing.T) *recorded {
 	r := &recorded{T: t, Store: Store{db: sqltest.Open(t)}}
 	r.exec("audit")
 	r.row("workspace", []any{"w", "PRO", 5, nil, 0.5}, &r.workspace)
-	r.row("definition", []any{r.workspace, "Work", "Work", "queue", nil}, &r.definition)
+	r.row("definition", []any{r.workspace, "Work", "Work", "queue", nil, "workflow", "reject", nil}, &r.definition)
 	var err error
 	r.planted, err = pgx.ConnectConfig(t.Context(), r.db.Config().ConnConfig)
 	require.NoError(t, err)
@@ -161,6 +161,23 @@ func TestPlantedMistakesOfPoliciesAreFoundInTheRecord(t *testing.T) {
 	}
 }
 
+func TestPlantedClaimsOfLateItemsAreFoundInTheRecord(t *testing.T) {
+	t.Parallel()
+	r := record(t)
+	executions := []string{uuid.NewString(), uuid.NewString(), uuid.NewString()}
+	r.exec("enqueue", r.workspace, r.definition, executions, `{}`, 0, time.Duration(0), nil, time.Hour)
+	judge := func() []string { return broken(audit.Replay(r.changes(), 9).Violations) }
+	r.plant(claims, executions[0])
+	require.Empty(t, judge())
+	const late = `update pgdispatch.workflow_execution_queue set start_before = now() where execution_id = $1::text::uuid`
+	r.plant(late, executions[1])
+	r.plant(claims, executions[1])
+	require.Equal(t, []string{audit.RuleLate}, judge())
+	r.plant(`update pgdispatch.workflow_execution_queue set status = 'CANCELLED', finished_at = now()
+		where execution_id = $1::text::uuid`, executions[2])
+	require.Equal(t, []string{audit.RuleLate, audit.RuleLate}, judge(), "it is in time")
+}
+
 func TestPlantedReportsOfEndsAreFoundInTheRows(t *testing.T) {
 	t.Parallel()
 	for _, query := range []string{"push_finish", "push_completed", "push_failed"} {
@@ -168,7 +185,7 @@ func TestPlantedReportsOfEndsAreFoundInTheRows(t *testing.T) {
 			t.Parallel()
 			r := record(t)
 			execution := uuid.NewString()
-			r.exec("enqueue", r.workspace, r.definition, []string{execution}, `{"ms": 1}`, 0, time.Duration(0))
+			r.exec("enqueue", r.workspace, r.definition, []string{execution}, `{"ms": 1}`, 0, time.Duration(0), nil, nil)
 			r.plant(claims, execution)
 			r.plant(`insert into pgdispatch.workflow_executions
 					(id, workspace_id, workflow_definition_id, workflow_definition_version_id, queue_item_id, status, run_id,

@@ -1,11 +1,11 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"go.temporal.io/sdk/client"
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/audit"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
@@ -36,15 +36,18 @@ func Changes(ctx context.Context, of Asked) ([]audit.Change, error) {
 }
 
 func scanChange(row pgx.CollectableRow) (c audit.Change, err error) {
-	var moved *time.Time
+	var moved, startBefore *time.Time
 	var ahead int64
 	err = row.Scan(&c.Kind, &c.ID, &c.Execution, &c.Workspace, &c.Key, &c.PolicyKey, &c.Marker,
 		&c.Old, &c.New, &c.OldToken, &c.NewToken, &c.Held, &c.Holds,
-		&c.OldOwner, &c.NewOwner, &c.OldLease, &c.NewLease, &moved, &c.Limit, &c.Paused,
+		&c.OldOwner, &c.NewOwner, &c.OldLease, &c.NewLease, &moved, &startBefore, &c.Limit, &c.Paused,
 		&c.Began, &c.At, &c.Committed, &c.Transaction, &ahead)
 	c.Ahead = time.Duration(ahead) * time.Second
 	if moved != nil {
 		c.Moved = *moved
+	}
+	if startBefore != nil {
+		c.StartBefore = *startBefore
 	}
 	return c, err
 }
@@ -65,32 +68,39 @@ func scanFound(row pgx.CollectableRow) (f audit.Found, err error) {
 	return f, err
 }
 
+// Lister lists the runs in Temporal.
+func (l *Lab) Lister() *temporal.Lister {
+	return &temporal.Lister{Client: l.Client, Namespace: namespace}
+}
+
+// Lister lists the runs in the cells' namespace.
+func (c *Cell) Lister() *temporal.Lister {
+	return &temporal.Lister{Client: c.Client, Namespace: cellNamespace}
+}
+
 // AllRuns lists all runs. It retries after errors, and until the list is complete, for listTimeout.
-func AllRuns(
-	ctx context.Context, c client.Client, expected []audit.Expected, found []audit.Found,
-) ([]audit.Run, error) {
-	return runs(ctx, expected, found, func() ([]temporal.Run, error) { return temporal.Runs(ctx, c) })
+func AllRuns(ctx context.Context, l *Lab, expected []audit.Expected, found []audit.Found) ([]audit.Run, error) {
+	return runs(ctx, l.Lister(), "", expected, found)
 }
 
-// RunsOf lists the runs of an item like AllRuns.
+// RunsOf lists the runs under an item's ID like AllRuns.
 func RunsOf(ctx context.Context, c *Cell, expected audit.Expected, found []audit.Found) ([]audit.Run, error) {
-	return runs(ctx, []audit.Expected{expected}, found,
-		func() ([]temporal.Run, error) { return temporal.RunsOf(ctx, c.Client, expected.Execution) })
+	id := cmp.Or(expected.ID, temporal.WorkflowID(expected.Execution))
+	return runs(ctx, c.Lister(), id, []audit.Expected{expected}, found)
 }
 
-func runs(ctx context.Context, expected []audit.Expected, found []audit.Found, list func() ([]temporal.Run, error),
+func runs(ctx context.Context, l *temporal.Lister, id string, expected []audit.Expected, found []audit.Found,
 ) ([]audit.Run, error) {
 	deadline := time.Now().Add(listTimeout)
 	for {
-		listed, err := list() // a busy Temporal may not answer in time
+		listed, err := l.Runs(ctx, id) // a busy Temporal may not answer in time
 		late := time.Now().After(deadline)
 		if err != nil && late {
 			return nil, err
 		}
 		runs := make([]audit.Run, 0, len(listed))
 		for _, r := range listed {
-			runs = append(runs,
-				audit.Run{WorkflowID: r.WorkflowID, RunID: r.RunID, Status: r.Status, Start: r.Start, Close: r.Close})
+			runs = append(runs, audit.Run(r))
 		}
 		if err == nil && (late || audit.Complete(expected, found, runs)) {
 			return runs, nil

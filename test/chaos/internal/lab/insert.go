@@ -55,8 +55,8 @@ func (o *Load) Insert(ctx context.Context, conn *pgx.Conn, w *Workspace) (string
 const quick = `{"ms": 1, "measured": true}`
 
 func (o *Load) insert(ctx context.Context, conn *pgx.Conn, w *Workspace, execution, params string) error {
-	_, err := conn.Exec(ctx, Query("enqueue"), w.ID, w.definitions[temporal.Work], []string{execution},
-		params, 0, time.Duration(0))
+	b := batch{load: o, workspace: w, definition: temporal.Work, executions: []string{execution}, params: params}
+	_, err := conn.Exec(ctx, Query("enqueue"), b.arguments()...)
 	if err != nil {
 		return fmt.Errorf("enqueue: %w", err)
 	}
@@ -65,12 +65,12 @@ func (o *Load) insert(ctx context.Context, conn *pgx.Conn, w *Workspace, executi
 
 // InsertProbes inserts the given number of items whose workflows wait for a signal to end.
 func (o *Load) InsertProbes(ctx context.Context, conn *pgx.Conn, w *Workspace, items int) ([]string, error) {
-	b := batch{load: o, workspace: w, definition: probe}
+	b := batch{load: o, workspace: w, definition: probe, params: `{}`}
 	for range items {
 		b.executions = append(b.executions, uuid.NewString())
 	}
 	sent := time.Now()
-	_, err := conn.Exec(ctx, Query("enqueue"), w.ID, w.definitions[probe], b.executions, `{}`, 0, time.Duration(0))
+	_, err := conn.Exec(ctx, Query("enqueue"), b.arguments()...)
 	b.note(sent, outcome(err))
 	if err != nil {
 		return nil, fmt.Errorf("enqueue probes: %w", err)

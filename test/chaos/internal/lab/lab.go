@@ -42,6 +42,9 @@ const (
 // Database is the name of the only database.
 const Database = "chaos"
 
+// namespace is the namespace of all but the cells.
+const namespace = "default"
+
 // Options configures a Lab.
 type Options struct {
 	// Pgdispatch and Devstack are the paths of the binaries.
@@ -109,7 +112,7 @@ func (l *Lab) open(ctx context.Context) error {
 		return fmt.Errorf("open directory: %w", err)
 	}
 	l.Temporal = &stack.Temporal{Binary: l.options.Devstack, LogPath: filepath.Join(l.Dir, "temporal.log"),
-		Namespaces: []string{"default", cellNamespace}}
+		Namespaces: []string{namespace, cellNamespace}}
 	l.TemporalEmpty(false)
 	started := make(chan error, 1)
 	go func() { started <- l.Temporal.Start() }()

@@ -15,7 +15,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/audit"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/postgres"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
 
 // The applications' load.
@@ -57,10 +56,16 @@ type Row struct {
 	Workspace string `json:"workspace"`
 	// Want is the status that the row must end with: COMPLETED, FAILED, or CANCELLED.
 	Want string `json:"want"`
-	// Or is another allowed status if a cancellation was not answered. Empty means none.
+	// Or is another allowed status. Empty means none.
 	Or string `json:"or,omitempty"`
-	// Type is the workflow type.
-	Type string `json:"type"`
+	// Type is the name of the definition. Kind and Policy are the definition's, and Policy is empty unless the item names
+	// its ID.
+	Type   string `json:"type"`
+	Kind   string `json:"kind"`
+	Policy string `json:"policy,omitempty"`
+	ID     string `json:"id,omitempty"`
+	// Runs is how many runs its workflow has.
+	Runs int `json:"runs"`
 	// Known is what the application knows of the commit.
 	Known Knowledge `json:"known"`
 	// MostRuns is how many runs its workflow may have, if that varies.
@@ -155,39 +160,13 @@ func newLoad(ctx context.Context, l *Lab) (*Load, error) {
 		if err := l.Row(ctx, "workspace", []any{w.Name, plan, override, burst, rate}, &w.ID); err != nil {
 			return nil, err
 		}
-		if err := o.define(ctx, &w); err != nil {
+		if w.definitions, err = define(ctx, &l.Store, w.ID); err != nil {
 			return nil, err
 		}
 		o.Workspaces = append(o.Workspaces, &w)
 	}
 	o.Roomy, err = o.AddWorkspace(ctx, "roomy", room)
 	return o, err
-}
-
-// timesOut is a definition whose workflow ends by its execution timeout. probe is one whose workflow ends on a signal.
-const (
-	timesOut = "TimesOut"
-	probe    = "Probe"
-)
-
-func (o *Load) define(ctx context.Context, w *Workspace) error {
-	w.definitions = map[string]string{}
-	for _, d := range []struct {
-		name, workflow string
-		timeout        any
-	}{
-		{temporal.Work, temporal.Work, nil}, {temporal.Fail, temporal.Fail, nil}, {temporal.Again, temporal.Again, nil},
-		{temporal.Any, temporal.Any, nil}, {temporal.Notes, temporal.Notes, nil},
-		{timesOut, temporal.Hold, "1 second"}, {probe, temporal.Hold, nil},
-	} {
-		var id string
-		arguments := []any{w.ID, d.name, d.workflow, temporal.TaskQueue, d.timeout}
-		if err := o.lab.Row(ctx, "definition", arguments, &id); err != nil {
-			return err
-		}
-		w.definitions[d.name] = id
-	}
-	return nil
 }
 
 // Begin starts the producers.

@@ -2,9 +2,13 @@ package lab
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/pgdispatch/pgdispatch/test/chaos/internal/audit"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
 
@@ -42,9 +46,49 @@ func (o *Load) transaction(ctx context.Context, rng *rand.Rand) error {
 	case kind < 67:
 		b.items, b.delay = 1, 0
 		return o.pushed(ctx, rng, &b)
+	case kind < 77:
+		return o.named(ctx, rng, &b)
+	case kind < 80:
+		return o.stopped(ctx, rng, w)
+	case kind < 85:
+		b.before = b.delay + time.Duration(50+rng.IntN(1500))*time.Millisecond
+		return b.enqueue(ctx, autocommit, 0)
 	default:
 		return b.enqueue(ctx, autocommit, 0)
 	}
+}
+
+// shared is how many IDs are named again and again.
+const shared = 6
+
+// named inserts items that name one ID: of their own, or one of a few that other workspaces name, too.
+func (o *Load) named(ctx context.Context, rng *rand.Rand, b *batch) error {
+	policy := idPolicies[rng.IntN(len(idPolicies))]
+	starts := []string{temporal.Work, temporal.Work, temporal.Again, temporal.Do}[rng.IntN(4)]
+	b.definition, b.items, b.id = Named(starts, policy), 1+rng.IntN(3), fmt.Sprintf(`it's "%d"`, rng.IntN(shared))
+	if own := rng.IntN(4) == 0; own || policy == audit.Reject && rng.IntN(4) > 0 {
+		b.id = "own-" + uuid.NewString()
+	}
+	return b.enqueue(ctx, commit, 0)
+}
+
+// stopped inserts an item whose workflow or activity does not end by itself, and requests that it is cancelled.
+func (o *Load) stopped(ctx context.Context, rng *rand.Rand, w *Workspace) error {
+	b := batch{load: o, workspace: w, definition: []string{temporal.Hold, temporal.DoHold}[rng.IntN(2)], items: 1}
+	err := b.enqueue(ctx, autocommit, 0)
+	execution := b.executions[0]
+	o.mu.Lock()
+	o.rows[execution].Want, o.rows[execution].Or = "FAILED", "CANCELLED"
+	o.mu.Unlock()
+	if outcome(err) == RolledBack {
+		return err
+	}
+	pause := time.Duration(rng.IntN(1000)) * time.Millisecond
+	o.follows(ctx, followTimeout, func(ctx context.Context) {
+		_ = Sleep(ctx, pause)
+		o.until(ctx, execution, func() { o.exec(ctx, "request_cancel", execution) })
+	})
+	return err
 }
 
 func (o *Load) pick(rng *rand.Rand) *Workspace {
@@ -69,17 +113,17 @@ func (o *Load) pickDefinition(rng *rand.Rand, w *Workspace) string {
 		return temporal.Again
 	case n < 12 && w.Limit >= 5:
 		return timesOut
+	case n < 25:
+		return temporal.Do
+	case n < 28:
+		return temporal.DoFail
+	case n < 32:
+		return temporal.DoTwice
+	case n < 34 && w.Limit >= 5:
+		return doTimesOut
 	default:
 		return temporal.Work
 	}
-}
-
-// wants returns how the items of a definition end.
-func wants(definition string) string {
-	if definition == temporal.Fail || definition == timesOut {
-		return "FAILED"
-	}
-	return "COMPLETED"
 }
 
 // lose marks the rows that were acknowledged within the window and are missing, and returns their number.

@@ -14,12 +14,13 @@ import (
 )
 
 // AddWorkspace creates a tenant without a regular load.
-func (o *Load) AddWorkspace(ctx context.Context, name string, limit int) (*Workspace, error) {
-	w := &Workspace{Name: name, Limit: limit}
+func (o *Load) AddWorkspace(ctx context.Context, name string, limit int) (w *Workspace, err error) {
+	w = &Workspace{Name: name, Limit: limit}
 	if err := o.lab.Row(ctx, "workspace", []any{name, "FREE", limit, nil, nil}, &w.ID); err != nil {
 		return nil, err
 	}
-	return w, o.define(ctx, w)
+	w.definitions, err = define(ctx, &o.lab.Store, w.ID)
+	return w, err
 }
 
 // InsertLarge inserts the given number of rows with params of the given size in bytes.

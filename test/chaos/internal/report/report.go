@@ -93,7 +93,11 @@ func check(o *run.Outcome) []string {
 			c.Replay.Changes, c.Replay.Claims, c.Replay.Expired, c.Replay.Leased, lab.Cap, len(c.Replay.Orphans)),
 		fmt.Sprintf("%d signals, %d calls of enqueue with a key and %d reported ends compared with what they did",
 			c.Signals, c.Calls, c.Pushes),
-		fmt.Sprintf("%d runs in Temporal; the most of a workspace at once, by Temporal's own times:", c.Runs),
+		fmt.Sprintf("%d items with an ID of their own, of which %d were refused because of another run and %d followed one; "+
+			"%d cancelled as too late", c.Kinds.Named, c.Kinds.Refused, c.Kinds.Followed, c.Kinds.Late),
+		fmt.Sprintf("%d runs in Temporal, %d of them activities, %d stopped; "+
+			"the most of a workspace at once, by Temporal's own times:",
+			c.Runs, c.Kinds.Activities, c.Kinds.Stopped),
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Running)) {
 		lines = append(lines, fmt.Sprintf("  %s %d of %d", name, c.Running[name][0], c.Running[name][1]))
@@ -163,15 +167,16 @@ func Markdown(o *run.Outcome) string {
 		}
 		line("- %s", text)
 	}
-	line("\nThe check replays every change of every item in commit order (%s; %s; %s; %s; %s; %s; %s; %s), "+
+	line("\nThe check replays every change of every item in commit order (%s; %s; %s; %s; %s; %s; %s; %s; %s), "+
 		"compares the applications' own books with the table",
 		audit.RuleMoves, audit.RuleCap, audit.RuleLimit, audit.RuleKey, audit.RuleRate, audit.RuleTokens, audit.RuleExpiry,
-		audit.RulePause)
+		audit.RulePause, audit.RuleLate)
 	line("(%s; %s; %s; %s; %s; %s),", audit.RuleCalls, audit.RuleWaiting, audit.RuleSkip, audit.RuleParams,
 		audit.RuleQuiet, audit.RulePushed)
-	line("(%s; %s; %s) and both with Temporal's list of runs and what workflows received (%s; %s; %s; %s).",
+	line("(%s; %s; %s) and both with Temporal's list of runs and what workflows received "+
+		"(%s; %s; %s; %s; %s; %s; %s; %s).",
 		audit.RuleLost, audit.RuleEnd, audit.RuleCounted, audit.RuleOneRun, audit.RulePhantom, audit.RuleRunning,
-		audit.RuleSignalOnce)
+		audit.RuleSignalOnce, audit.RuleBeside, audit.RuleRefused, audit.RuleFollows, audit.RuleInOrder)
 	return b.String() + violations(o)
 }
 

@@ -56,7 +56,7 @@ func (c *Check) applications(ctx context.Context, l *lab.Lab, changes []audit.Ch
 			signalled = append(signalled, execution)
 		}
 	}
-	received, err := results[[]int](ctx, l, signalled)
+	received, err := results[[]int](ctx, l, signalled, func(execution string) string { return signals[execution].ID })
 	if err != nil {
 		return err
 	}
@@ -83,14 +83,16 @@ func (c *Check) policies(ctx context.Context, l *lab.Lab, changes []audit.Change
 			keyed = append(keyed, change.Execution)
 		}
 	}
-	ran, err := results[string](ctx, l, keyed)
+	ran, err := results[string](ctx, l, keyed, temporal.WorkflowID)
 	c.Calls = len(calls)
 	c.Violations = append(c.Violations, audit.Policies(calls, changes, ran)...)
 	return err
 }
 
-// results reads what workflows have returned from Temporal.
-func results[T any](ctx context.Context, l *lab.Lab, executions []string) (map[string]T, error) {
+// results reads what workflows have returned from Temporal. id returns the workflow ID of an execution.
+func results[T any](
+	ctx context.Context, l *lab.Lab, executions []string, id func(execution string) string,
+) (map[string]T, error) {
 	all := map[string]T{}
 	var first error
 	var mu sync.Mutex
@@ -100,7 +102,7 @@ func results[T any](ctx context.Context, l *lab.Lab, executions []string) (map[s
 		group.Go(func() {
 			for execution := range next {
 				var result T
-				err := l.Client.GetWorkflow(ctx, temporal.WorkflowID(execution), "").Get(ctx, &result)
+				err := l.Client.GetWorkflow(ctx, id(execution), "").Get(ctx, &result)
 				mu.Lock()
 				all[execution] = result
 				if first == nil {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/audit"
 	"github.com/pgdispatch/pgdispatch/test/chaos/internal/lab"
-	"github.com/pgdispatch/pgdispatch/test/chaos/internal/temporal"
 )
 
 const (
@@ -42,6 +42,8 @@ type Check struct {
 	// Runs is the number of runs in Temporal. Signals, Calls and Pushes count what else applications did and was
 	// checked: signals, calls of enqueue with a key, and reports of ends.
 	Runs, Signals, Calls, Pushes int
+	// Kinds counts what was started besides workflows with an ID of their execution.
+	Kinds Kinds
 	// Replay is the result of replaying the database's changes.
 	Replay audit.Summary
 	// Running holds the most workflows of a workspace that ran at the same time, and its limit.
@@ -52,6 +54,24 @@ type Check struct {
 	Resources []Resource
 	// Violations are the broken rules.
 	Violations []audit.Violation
+}
+
+// Kinds counts items by what becomes of them.
+type Kinds struct {
+	// Activities are those in Temporal. Stopped counts the items whose workflow or activity was cancelled, and Late those
+	// that were too late for their start_before.
+	Activities, Stopped, Late int
+	// Named counts the items that name their ID: some were Refused because of another run, some Followed one.
+	Named, Refused, Followed int
+}
+
+func (k *Kinds) add(other Kinds) {
+	k.Activities += other.Activities
+	k.Stopped += other.Stopped
+	k.Late += other.Late
+	k.Named += other.Named
+	k.Refused += other.Refused
+	k.Followed += other.Followed
 }
 
 // Examine stops the load, waits for the end of everything, and compares all books. All faults must have been lifted.
@@ -135,7 +155,7 @@ func (c *Check) histories(ctx context.Context, l *lab.Lab) error {
 	expected := c.expected(resolve(l.Load.Rows(), l.Load.Calls(), changes))
 	for n := range expected {
 		if e := &expected[n]; c.Replay.Orphans[e.Execution] {
-			e.Or, e.Counted = "FAILED", true
+			e.Or, e.Counted, e.Orphan = "FAILED", true, true
 		}
 	}
 	violations, resolved := audit.Rows(expected, found)
@@ -143,7 +163,7 @@ func (c *Check) histories(ctx context.Context, l *lab.Lab) error {
 	for _, f := range found {
 		c.Repeated += max(f.Attempts-1, 0)
 	}
-	runs, err := lab.AllRuns(ctx, l.Client, expected, found)
+	runs, err := lab.AllRuns(ctx, l, expected, found)
 	if err != nil {
 		return err
 	}
@@ -152,7 +172,26 @@ func (c *Check) histories(ctx context.Context, l *lab.Lab) error {
 	}
 	c.Runs = len(runs)
 	c.Violations = append(append(c.Violations, violations...), audit.Runs(expected, found, runs)...)
+	c.excuse(l, audit.Named(expected, found, runs, changes))
+	c.kinds(expected, found, runs)
+	c.running(l, expected, found, runs)
+	return nil
+}
 
+// excuse adds violations, and only counts those of moments in which a failover has forgotten claims: their workflows
+// run while their slots are given to other items. This is the cost of an asynchronous standby.
+func (c *Check) excuse(l *lab.Lab, violations []audit.Violation) {
+	for _, v := range violations {
+		if slices.ContainsFunc(l.Lossy(), func(w lab.Window) bool { return w.Contains(v.At) }) {
+			c.Excused++
+		} else {
+			c.Violations = append(c.Violations, v)
+		}
+	}
+}
+
+// running holds Temporal's own times against the limits.
+func (c *Check) running(l *lab.Lab, expected []audit.Expected, found []audit.Found, runs []audit.Run) {
 	limits := map[string]int{}
 	for _, w := range l.Load.Workspaces {
 		limits[w.ID] = w.Limit
@@ -161,32 +200,48 @@ func (c *Check) histories(ctx context.Context, l *lab.Lab) error {
 		}
 	}
 	violations, greatest := audit.Running(expected, found, runs, limits)
-	for _, v := range violations {
-		// A forgotten claim has a running workflow while its slot is given to another item. This is the cost of an
-		// asynchronous standby.
-		if slices.ContainsFunc(l.Lossy(), func(w lab.Window) bool { return w.Contains(v.At) }) {
-			c.Excused++
-		} else {
-			c.Violations = append(c.Violations, v)
-		}
-	}
+	c.excuse(l, violations)
 	c.Running = map[string][2]int{}
 	for _, w := range l.Load.Workspaces {
 		c.Running[w.Name] = [2]int{greatest[w.ID], limits[w.ID]}
 	}
-	return nil
+}
+
+// kinds counts what was started.
+func (c *Check) kinds(expected []audit.Expected, found []audit.Found, runs []audit.Run) {
+	known, own := map[string]audit.Expected{}, map[string]bool{}
+	for _, e := range expected {
+		known[e.Execution] = e
+	}
+	for _, r := range runs {
+		own[r.Execution] = true
+		c.Kinds.Activities += count(r.Kind == audit.Activity)
+	}
+	for _, f := range found {
+		e := known[f.Execution]
+		named := e.ID != ""
+		c.Kinds.Named += count(named)
+		c.Kinds.Refused += count(named && f.RunID == "" && f.Status == "FAILED")
+		c.Kinds.Followed += count(named && f.RunID != "" && !own[f.Execution])
+		c.Kinds.Late += count(f.Status == "CANCELLED" && strings.Contains(f.Error, "start_before"))
+		c.Kinds.Stopped += count(f.ExecutionStatus == "CANCELED" && f.RunID != "")
+	}
+}
+
+func count(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 func (c *Check) expected(rows []lab.Row) []audit.Expected {
 	expected := make([]audit.Expected, 0, len(rows))
 	for _, row := range rows {
-		e := audit.Expected{Execution: row.Execution, Workspace: row.Workspace, Want: row.Want, Or: row.Or, Runs: 1,
-			MostRuns: row.MostRuns,
-			Counted:  row.Counted, Foreign: row.Foreign,
+		e := audit.Expected{Execution: row.Execution, Workspace: row.Workspace, Kind: row.Kind, ID: row.ID,
+			Policy: row.Policy, Want: row.Want, Or: row.Or, Runs: row.Runs, MostRuns: row.MostRuns, Counted: row.Counted,
+			Foreign:      row.Foreign,
 			Acknowledged: row.Known == lab.Acknowledged, RolledBack: row.Known == lab.RolledBack}
-		if row.Type == temporal.Again {
-			e.Runs = 2
-		}
 		switch row.Known {
 		case lab.Acknowledged:
 			c.Acknowledged++

@@ -51,6 +51,7 @@ func (o *Outcome) Add(other *Outcome) {
 	c.Signals += d.Signals
 	c.Calls += d.Calls
 	c.Pushes += d.Pushes
+	c.Kinds.add(d.Kinds)
 	c.Quiet = max(c.Quiet, d.Quiet)
 	c.Repeated += d.Repeated
 	c.Replay.Changes += d.Replay.Changes

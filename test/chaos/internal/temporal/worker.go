@@ -1,4 +1,5 @@
-// Package temporal is the worker that completes the harness's workflows, and what Temporal lists of them.
+// Package temporal is the worker that completes the harness's workflows and activities, and what Temporal lists of
+// them.
 package temporal
 
 import (
@@ -6,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
@@ -123,9 +125,13 @@ func work(ctx context.Context, millis int) error {
 
 // NewWorker creates the worker and does not start it.
 func NewWorker(c client.Client) worker.Worker {
-	w := worker.New(c, TaskQueue, worker.Options{MaxConcurrentWorkflowTaskPollers: 4})
+	w := worker.New(c, TaskQueue, worker.Options{MaxConcurrentWorkflowTaskPollers: 4,
+		MaxHeartbeatThrottleInterval: beat, DefaultHeartbeatThrottleInterval: beat})
 	for name, function := range workflows {
 		w.RegisterWorkflowWithOptions(function, workflow.RegisterOptions{Name: name})
+	}
+	for name, function := range activities {
+		w.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 	}
 	return w
 }

@@ -32,6 +32,8 @@ create table chaos.changes (
     new_lease   timestamptz,
     -- The time that the settling statement itself wrote into the item, before it waited for anything.
     moved_at    timestamptz,
+    -- The item's, by this server's own clock.
+    start_before timestamptz,
     -- The new values of a workspace or of the settings.
     new_limit   integer,
     new_paused  boolean,
@@ -52,12 +54,13 @@ return coalesce(status in ('CLAIMED', 'DISPATCHED') or (status = 'PENDING' and o
 create function chaos.item_changed() returns trigger language plpgsql security definer as $$
 begin
     insert into chaos.changes (kind, item, execution, workspace, key, policy_key, marker, old_status, new_status, old_token, new_token,
-                               old_holds, new_holds, old_owner, new_owner, old_lease, new_lease, moved_at)
+                               old_holds, new_holds, old_owner, new_owner, old_lease, new_lease, moved_at, start_before)
     values ('item', coalesce(new.id, old.id), coalesce(new.execution_id, old.execution_id), coalesce(new.workspace_id, old.workspace_id),
             coalesce(new.limit_key, old.limit_key), coalesce(new.params, old.params) ->> 'key', coalesce(new.params, old.params) ->> 'n', old.status, new.status, old.lease_token, new.lease_token,
             chaos.holds(old.status, old.outcome_unknown), chaos.holds(new.status, new.outcome_unknown),
             old.claimed_by, new.claimed_by, old.lease_expires_at, new.lease_expires_at,
-            case new.status when 'DISPATCHED' then new.dispatched_at when 'FAILED' then new.finished_at end);
+            case new.status when 'DISPATCHED' then new.dispatched_at when 'FAILED' then new.finished_at end,
+            coalesce(new.start_before, old.start_before));
     return null;
 end;
 $$;
