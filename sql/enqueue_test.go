@@ -223,10 +223,10 @@ func TestReadsOfAnApplication(t *testing.T) {
 	f.dispatched(f.claim(1))
 	f.claim(1)
 	require.Equal(t, 2, one[int](f, "select pgdispatch.pending_count($1)", w.workspace))
-	row := one[string](f, `select format('%s %s %s %s %s', waiting, claimed, running, max_concurrent_workflows,
-		oldest_waiting_since is not null)
+	row := one[string](f, `select format('%s %s %s %s %s %s', waiting, scheduled, claimed, running,
+		max_concurrent_workflows, oldest_waiting_since is not null)
 		from pgdispatch.workspace_statistics where workspace_id = $1`, w.workspace)
-	require.Equal(t, "2 1 1 5 t", row)
+	require.Equal(t, "1 1 1 1 5 t", row)
 	first := one[string](f, "select name from ("+strings.ReplaceAll(sql.Text("workspace_statistics"), "$1", "1")+") s")
 	require.Equal(t, "tenant on PRO", first, "the workspace with the most items comes first")
 }
@@ -239,7 +239,7 @@ func TestPendingCountCountsUnansweredStartsToo(t *testing.T) {
 	f.release(f.claim(1), true)
 	require.Equal(t, 1, one[int](f, "select pgdispatch.pending_count($1)", w.workspace))
 	require.Equal(t, 1,
-		one[int](f, "select waiting from pgdispatch.workspace_statistics where workspace_id = $1", w.workspace))
+		one[int](f, "select unanswered from pgdispatch.workspace_statistics where workspace_id = $1", w.workspace))
 }
 
 func TestDeadLettersAreTheItemsThatFailedForGood(t *testing.T) {

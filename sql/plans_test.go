@@ -126,8 +126,9 @@ func readsRead(c fixture, quiet tenant) {
 	c.t.Helper()
 	c.items(quiet, 3)
 	for statement, entries := range map[string]int64{
-		// Of 26,000 waiting items at most the limit, and the 1,000 running ones.
-		"select * from pgdispatch.queue_depth(5000)": 5000 + 1100,
+		// Of 26,000 waiting items at most the limit by arrival, the limit of due ones and of scheduled ones, a few for each
+		// level, and the 1,000 running ones.
+		"select * from pgdispatch.queue_counts(5000)": 3*5000 + 3*1003 + 1100,
 		// Items claimed since the oldest lease.
 		"select pgdispatch.requeue_expired(100)": 100,
 		// Items that are not due yet.
@@ -170,7 +171,8 @@ func listsRead(c fixture) {
 	c.exec("delete from pgdispatch.activity")
 	seen := c.scanned("workflow_execution_queue", func() { c.exec("select pgdispatch.note_minute()") })
 	require.Zero(c.t, seen.Sequential)
-	require.LessOrEqual(c.t, seen.Index, int64(10_000+1100), "waiting items up to the limit, and running ones")
+	require.LessOrEqual(c.t, seen.Index, int64(2*10_000+5000+3*1003+1100), "waiting and scheduled items up to the limit, "+
+		"a few for each level, and running ones")
 	// The test may be in the current minute by now.
 	c.exec(
 		"insert into pgdispatch.activity (minute, waiting) select minute + interval '1 minute', 0 from pgdispatch.activity")

@@ -78,7 +78,11 @@ const depthLimit = 10_000
 // Depth is the current state of the whole queue. Counts below 10,000 are exact. From 10,000 on they are estimates from
 // Postgres' statistics and never less than 10,000.
 type Depth struct {
-	Pending int64 `json:"pending"` // due or not; the unanswered are not in it
+	Pending int64 `json:"pending"` // due; neither the scheduled nor the unanswered are in it
+	// Scheduled is the number of PENDING items that are not due yet. It counts up to 10,000, and ScheduledExact reports
+	// whether these are all.
+	Scheduled      int64 `json:"scheduled"`
+	ScheduledExact bool  `json:"scheduled_exact"`
 	// Unanswered is the number of PENDING items whose start was sent and not answered. They hold slots: their workflows
 	// may be running. OldestUnanswered is the time since the first of these starts was sent. Nil if there is none.
 	Unanswered       int64          `json:"unanswered"`

@@ -183,14 +183,14 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 	b := storetest.New(t)
 	empty, err := b.QueueDepth(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, operate.Depth{MaxClaims: 100, DeadLettersExact: true}, empty)
+	require.Equal(t, operate.Depth{MaxClaims: 100, ScheduledExact: true, DeadLettersExact: true}, empty)
 
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
 		select workspace_id, id, now() + interval '1 day' from pgdispatch.workflow_definitions`)
 	later, err := b.QueueDepth(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, operate.Depth{Pending: 1, MaxClaims: 100, DeadLettersExact: true}, later,
-		"items scheduled for later are not counted")
+	require.Equal(t, operate.Depth{Scheduled: 1, ScheduledExact: true, MaxClaims: 100, DeadLettersExact: true},
+		later, "items scheduled for later have a count of their own")
 
 	b.Dispatched(2)
 	ended := b.Dispatched(1)[0]
@@ -211,8 +211,8 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 	require.InDelta(t, time.Hour, *depth.OldestWaiting, float64(time.Minute))
 	require.NotNil(t, depth.OldestUnanswered)
 	depth.OldestWaiting, depth.OldestUnanswered = nil, nil
-	require.Equal(t, operate.Depth{Pending: 5, Unanswered: 1, Claimed: 3, Dispatched: 2, DeadLetters: 1,
-		DeadLettersExact: true, Replicas: 1, MaxClaims: 7, Paused: true}, depth)
+	require.Equal(t, operate.Depth{Pending: 4, Scheduled: 1, Unanswered: 1, Claimed: 3, Dispatched: 2, DeadLetters: 1,
+		DeadLettersExact: true, ScheduledExact: true, Replicas: 1, MaxClaims: 7, Paused: true}, depth)
 }
 
 // longQueue creates 500 items more than are counted, and returns the estimate from the statistics.

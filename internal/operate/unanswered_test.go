@@ -70,3 +70,33 @@ func TestUnansweredStartsAreCountedWithTheirAgeWhereverAWorkspaceIsShown(t *test
 	require.NoError(t, err)
 	require.Empty(t, page.Items)
 }
+
+func TestScheduledItemsHaveACountAndAListOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	b.Insert(b.Shop.Shop, 2)
+	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
+		select workspace_id, id, now() + n * interval '1 hour' from pgdispatch.workflow_definitions, generate_series(1, 3) n`)
+	for of, workspaces := range map[string][]string{"all": nil, "one": {b.Shop.Shop}} {
+		depth, err := b.Within(workspaces).Overview(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, []int64{2, 3}, []int64{depth.Depth.Pending, depth.Depth.Scheduled}, of)
+		require.True(t, depth.Depth.ScheduledExact, of)
+		for status, n := range map[string]int{"PENDING": 2, "SCHEDULED": 3} {
+			page, err := b.ListItems(t.Context(), operate.ItemFilter{}, status, workspaces, "", 10)
+			require.NoError(t, err)
+			require.Len(t, page.Items, n, "%s of %s", status, of)
+		}
+	}
+	row, err := b.WorkspacesOf(t.Context(), []string{b.Shop.Shop})
+	require.NoError(t, err)
+	detail, _, err := b.WorkspaceDetail(t.Context(), b.Shop.Shop)
+	require.NoError(t, err)
+	listed, _, err := b.Workspace(t.Context(), b.Shop.Shop)
+	require.NoError(t, err)
+	for _, w := range []operate.Workspace{detail.Workspace, listed,
+		{Waiting: row[0].Waiting, Scheduled: row[0].Scheduled, OldestWaiting: row[0].OldestWaiting}} {
+		require.EqualValues(t, []int64{2, 3}, []int64{w.Waiting, w.Scheduled})
+		require.Less(t, *w.OldestWaiting, time.Minute)
+	}
+}

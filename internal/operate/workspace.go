@@ -97,12 +97,15 @@ type Workspace struct {
 	Burst                  int            `json:"burst"`                    // the one in force; Limit means none beyond it
 	MaxStartsPerSecond     *float64       `json:"max_starts_per_second"`    // nil means no rate limit
 	Paused                 bool           `json:"paused"`
-	Waiting                int64          `json:"waiting"`
+	Waiting                int64          `json:"waiting"`       // due
+	WaitingExact           bool           `json:"waiting_exact"` // otherwise there may be more
+	Scheduled              int64          `json:"scheduled"`     // not due yet
+	ScheduledExact         bool           `json:"scheduled_exact"`
 	Claimed                int64          `json:"claimed"`
 	Running                int64          `json:"running"`
 	Unanswered             int64          `json:"unanswered"`           // they hold slots; see Depth
 	OldestUnanswered       *time.Duration `json:"oldest_unanswered_ns"` // nil if there is none
-	OldestWaiting          *time.Duration `json:"oldest_waiting_ns"`    // nil if nothing waits
+	OldestWaiting          *time.Duration `json:"oldest_waiting_ns"`    // time since it became due; nil if nothing waits
 	CreatedAt              time.Time      `json:"created_at"`
 }
 
@@ -129,8 +132,7 @@ func (s *Store) Workspace(ctx context.Context, id string) (Workspace, bool, erro
 	return found[0], true, nil
 }
 
-// WorkspaceDetail is a workspace with its recent failures. Waiting and Running count up to CountLimit, and
-// OldestWaiting is the time since the item became due.
+// WorkspaceDetail is a workspace with its recent failures. Waiting, Scheduled and Running count up to CountLimit.
 type WorkspaceDetail struct {
 	Workspace
 	Failures int64 `json:"failures"` // in a day, among the newest 10,000 of all workspaces
@@ -165,9 +167,13 @@ type WorkspaceRow struct {
 	Limit   int    `json:"max_concurrent_workflows"` // the one in force
 	Burst   int    `json:"burst"`                    // the one in force; Limit means none beyond it
 	Paused  bool   `json:"paused"`
-	Waiting int64  `json:"waiting"` // due or not; CountLimit means that many or more
-	Claimed int64  `json:"claimed"`
-	Running int64  `json:"running"` // CountLimit means that many or more
+	Waiting int64  `json:"waiting"` // due; up to CountLimit
+	// WaitingExact and ScheduledExact are false if there may be more.
+	WaitingExact   bool  `json:"waiting_exact"`
+	Scheduled      int64 `json:"scheduled"` // not due yet; up to CountLimit
+	ScheduledExact bool  `json:"scheduled_exact"`
+	Claimed        int64 `json:"claimed"`
+	Running        int64 `json:"running"` // CountLimit means that many or more
 	// Unanswered and OldestUnanswered are as in Depth. Those with the oldest are listed ByOldest, too.
 	Unanswered       int64          `json:"unanswered"`
 	OldestUnanswered *time.Duration `json:"oldest_unanswered_ns"`
@@ -230,11 +236,12 @@ type WorkspaceStatistics struct {
 	Plan                   string         `json:"plan"`
 	Paused                 bool           `json:"paused"`
 	MaxConcurrentWorkflows int            `json:"max_concurrent_workflows"`
-	Waiting                int64          `json:"waiting"`
+	Waiting                int64          `json:"waiting"`   // due
+	Scheduled              int64          `json:"scheduled"` // not due yet
 	Claimed                int64          `json:"claimed"`
 	Running                int64          `json:"running"`
 	Unanswered             int64          `json:"unanswered"`        // they hold slots; see Depth
-	OldestWaiting          *time.Duration `json:"oldest_waiting_ns"` // nil if nothing waits
+	OldestWaiting          *time.Duration `json:"oldest_waiting_ns"` // time since it became due; nil if nothing waits
 }
 
 // WorkspaceStatistics returns up to atMost workspaces, those with the most items first.

@@ -221,9 +221,9 @@ func (i *instruments) addState(m *maker) {
 	i.databaseUp = m.gauge(Metric{Name: "pgdispatch_database_up", Unit: "0 or 1",
 		Meaning: "1: the queue's depth could be read. At 0, the metrics below are absent."})
 	i.queueItems = m.gauge(Metric{Name: "pgdispatch_queue_items", Unit: "items", Label: "status",
-		Values: []string{"PENDING", "UNANSWERED", "CLAIMED", "DISPATCHED"},
-		Meaning: "Items that have not ended. `UNANSWERED`: their start was sent and not answered; they are not " +
-			"counted as `PENDING`. Above 10,000, estimated from Postgres' statistics."})
+		Values: []string{"PENDING", "SCHEDULED", "UNANSWERED", "CLAIMED", "DISPATCHED"},
+		Meaning: "Items that have not ended. `PENDING`: due; `SCHEDULED`: not yet, up to 10,000; `UNANSWERED`: their " +
+			"start was sent. Above 10,000, estimated from Postgres' statistics."})
 	i.oldestWaiting = m.gauge(Metric{Name: "pgdispatch_oldest_waiting_seconds", Unit: "seconds",
 		Meaning: "How long the oldest PENDING item has been due; 0: none is."})
 	i.oldestUnanswered = m.gauge(Metric{Name: "pgdispatch_oldest_unanswered_seconds", Unit: "seconds",
@@ -246,7 +246,7 @@ func (i *instruments) addState(m *maker) {
 		Meaning: "Executions on a task queue without poller, or whose workflow task fails repeatedly, among those " +
 			"checked."})
 	i.workspaceWaiting = m.gauge(Metric{Name: "pgdispatch_workspace_waiting", Unit: "items", Label: "workspace_id",
-		Meaning: "PENDING items of the PGDISPATCH_METRICS_WORKSPACES workspaces with the most items."})
+		Meaning: "Due items of the PGDISPATCH_METRICS_WORKSPACES workspaces with the most items."})
 	i.workspaceActive = m.gauge(Metric{Name: "pgdispatch_workspace_active", Unit: "items", Label: "workspace_id",
 		Meaning: "Items of these workspaces that hold slots."})
 	i.workspaceLimit = m.gauge(Metric{Name: "pgdispatch_workspace_limit", Unit: "items", Label: "workspace_id",

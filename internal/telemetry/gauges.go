@@ -98,6 +98,7 @@ func (g *Gauges) observeQueue(ctx context.Context, o metric.Observer) {
 	d := seen.depth
 	oldest, unanswered := postgres.OrZero(d.OldestWaiting), postgres.OrZero(d.OldestUnanswered)
 	i.queueItems.set(o, float64(d.Pending), label("status", "PENDING"))
+	i.queueItems.set(o, float64(d.Scheduled), label("status", "SCHEDULED"))
 	i.queueItems.set(o, float64(d.Claimed), label("status", "CLAIMED"))
 	i.queueItems.set(o, float64(d.Dispatched), label("status", "DISPATCHED"))
 	i.queueItems.set(o, float64(d.Unanswered), label("status", "UNANSWERED"))

@@ -15,15 +15,27 @@ select q.limit_key, q.workspace_id, q.run_at
         limit {{ . -}}
 {{ end }}
 
+{{- /* The items of the key queue k that meet a condition. */ -}}
+{{ define "key_queue_items" -}}
+(select from pgdispatch.workflow_execution_queue q
+     where q.workspace_id = k.id and q.priority = k.priority and q.limit_key = k.key and q.stage = 'WAITS' and {{ . }}
+     limit at_most)
+    union all
+    (select from pgdispatch.workflow_execution_queue q
+     where q.workspace_id = k.id and q.priority = k.priority and q.limit_key is null and k.key is null and q.stage = 'WAITS' and {{ . }}
+     limit at_most)
+{{- end }}
+
 -- name: queue_depth
 -- reads
--- $1 how many items of a status are counted at most.
-select greatest(d.pending - u.items, 0) as pending, u.items as unanswered, clock_timestamp() - u.since as oldest_unanswered,
-       d.claimed, d.dispatched, d.dead as dead_letters, d.dead_is_all as dead_letters_exact, d.oldest_waiting, d.replicas, d.max_claims, d.paused,
+-- $1 how many items of a status are counted at most. pending are the due ones.
+select d.waiting as pending, d.scheduled, d.scheduled_exact, u.items as unanswered, clock_timestamp() - u.since as oldest_unanswered,
+       d.claimed, d.dispatched, d.dead as dead_letters, d.dead_is_all as dead_letters_exact,
+       d.oldest_waiting, d.replicas, d.max_claims, d.paused,
        l.at as paused_since, coalesce(l.who, '') as paused_by,
        s.task_queues as idle_queues, s.without_poller, s.failing, pg_notification_queue_usage() as notify_queue,
        p.items as parked, p.first as parked_first, g.open as signals, clock_timestamp() - g.oldest as oldest_signal, g.given_up as signals_given_up
-from pgdispatch.queue_depth($1) d
+from pgdispatch.queue_counts($1) d
 cross join (select coalesce(sum(u.items), 0)::bigint as items, min(u.since) as since from pgdispatch.unanswered($1) u) u
 cross join (
     select count(*) filter (where s.kind = 'TASK_QUEUE') as task_queues,
@@ -52,11 +64,6 @@ cross join (
 -- without what cannot be told apart by workspace. Replicas and settings are those of all.
 with given as materialized (
     select w.id from unnest($1::text[]::uuid[]) w (id)
-), waiting as (
-    select from given w
-    cross join lateral (select from pgdispatch.workflow_execution_queue q
-                        where q.workspace_id = w.id and q.stage = 'WAITS' and q.run_at >= '-infinity' limit $2::bigint) n
-    limit $2::bigint
 ), holders as materialized (
     select n.status from given w
     cross join lateral (select q.status from pgdispatch.workflow_execution_queue q
@@ -90,30 +97,44 @@ with given as materialized (
         select from pgdispatch.workflow_executions e
         where e.id = case t.kind when 'EXECUTION' then t.name::uuid end and e.workspace_id in (select w.id from given w))
 )
-select (select count(*) from waiting) as pending, u.items as unanswered, clock_timestamp() - u.since as oldest_unanswered,
+select n.due as pending, n.scheduled, n.scheduled_exact, u.items as unanswered, clock_timestamp() - u.since as oldest_unanswered,
        (select count(*) from holders h where h.status = 'CLAIMED') as claimed,
        (select count(*) from holders h where h.status = 'DISPATCHED') as dispatched,
        (select count(*) from dead) as dead_letters, (select count(*) < $2::bigint from failures) as dead_letters_exact,
-       (select clock_timestamp() - min(n.oldest_due)
-        from pgdispatch.waiting_among($1::text[]::uuid[], $2::integer) n) as oldest_waiting,
+       clock_timestamp() - n.oldest_due as oldest_waiting,
        (select count(*) from pgdispatch.replicas r where r.expires_at > clock_timestamp()) as replicas,
        s.max_claims, s.paused, 0 as idle_queues, 0 as without_poller, f.executions as failing,
        0::double precision as notify_queue, p.items as parked, p.first as parked_first, l.at as paused_since,
        '' as paused_by, 0 as signals, null::interval as oldest_signal, 0 as signals_given_up
 from unanswered u
+cross join pgdispatch.waiting_counts($1::text[]::uuid[], $2::integer) n
 cross join parked p
 cross join failing f
 cross join pgdispatch.settings s
 left join lateral pgdispatch.paused_by(s.paused, s.max_claims) l on s.paused or s.max_claims = 0
 
 -- function: queue_depth
--- The queue as a whole. Counts at most at_most of the waiting items and of the slot holders; if there are more, the
--- statistics of their index give an estimate. Leased items are the newest holders, so they are counted among ten times
--- as many of the newest. Dead letters are counted among the newest failures; dead_is_all is true if those are all
--- failures.
+-- queue_counts for replicas of the version before it. pending are all that wait, due or not, and the unanswered.
 create or replace function pgdispatch.queue_depth(at_most integer)
 returns table (pending bigint, claimed bigint, dispatched bigint, dead bigint, dead_is_all boolean, oldest_waiting interval,
     replicas bigint, max_claims integer, paused boolean)
+language sql stable
+as $$
+    select c.waiting + c.scheduled + (
+               select count(*) from (select from pgdispatch.workflow_execution_queue q where q.stage = 'DOUBT' limit at_most) u
+           ),
+           c.claimed, c.dispatched, c.dead, c.dead_is_all, c.oldest_waiting, c.replicas, c.max_claims, c.paused
+    from pgdispatch.queue_counts(at_most) c
+$$;
+
+-- function: queue_counts
+-- The queue as a whole. Counts at most at_most of the waiting items, the scheduled items and the slot holders; if there
+-- are more that wait or hold slots, the statistics of their index give an estimate. Leased items are the newest holders, so
+-- they are counted among ten times as many of the newest. Dead letters are counted among the newest failures; dead_is_all is
+-- true if those are all failures.
+create or replace function pgdispatch.queue_counts(at_most integer)
+returns table (waiting bigint, scheduled bigint, scheduled_exact boolean, claimed bigint, dispatched bigint, dead bigint, dead_is_all boolean,
+    oldest_waiting interval, replicas bigint, max_claims integer, paused boolean)
 language sql stable
 -- Uses indexes that need no sorting, whatever the tables looked like at their last ANALYZE. Otherwise all rows are
 -- read.
@@ -125,10 +146,8 @@ set enable_mergejoin = off
 -- A disabled plan type costs 10^10, which would compile the statement with JIT for most of a second.
 set jit = off
 as $$
-    with waiting as materialized (
-        {{ template "earliest" "at_most" }}
-    ), unanswered as materialized (
-        select q.run_at from pgdispatch.workflow_execution_queue q where q.stage = 'DOUBT' limit at_most
+    with unanswered as materialized (
+        select from pgdispatch.workflow_execution_queue q where q.stage = 'DOUBT' limit at_most
     ), holders as materialized (
         select from pgdispatch.workflow_execution_queue q where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= 0
         order by q.lease_token desc
@@ -147,24 +166,25 @@ as $$
         left join lateral (select m.item_id, m.replay_id from pgdispatch.dead_letter_marks m where m.item_id = n.id offset 0) m on true
         left join lateral (select q.status from pgdispatch.workflow_execution_queue q where q.id = m.replay_id offset 0) r on true
         where m.item_id is null or r.status = 'CANCELLED'
-    ), counted (waiting, unanswered, holders, claimed) as (
-        select (select count(*) from waiting), (select count(*) from unanswered), (select count(*) from holders),
+    ), counted (unanswered, holders, claimed) as (
+        select (select count(*) from unanswered), (select count(*) from holders),
                (select count(*) from newest n where n.status = 'CLAIMED')
     ), about (waiting, holders) as (
         select (select c.reltuples from pg_class c where c.oid = 'pgdispatch.workflow_execution_queue_arrivals'::regclass),
                (select c.reltuples from pg_class c where c.oid = 'pgdispatch.workflow_execution_queue_leased'::regclass)
     )
-    select case when n.waiting < at_most then n.waiting else greatest(n.waiting, about.waiting)::bigint end + n.unanswered,
+    select case when w.due_exact then w.due else greatest(w.due, about.waiting - w.scheduled)::bigint end,
+           w.scheduled,
+           w.scheduled_exact,
            n.claimed,
            greatest(case when n.holders < at_most then n.holders else greatest(n.holders, about.holders)::bigint end - n.claimed - n.unanswered, 0),
            (select count(*) from dead),
            (select count(*) < at_most from failures),
-           (select clock_timestamp() - min(w.run_at) from (select n.run_at from waiting n union all table unanswered) w
-            where w.run_at <= (select clock_timestamp())), -- once, not per row
+           clock_timestamp() - w.oldest_due,
            (select count(*) from pgdispatch.replicas r where r.expires_at > clock_timestamp()),
            s.max_claims,
            s.paused
-    from counted n, about, pgdispatch.settings s;
+    from counted n, about, pgdispatch.settings s, pgdispatch.waiting_counts(null, at_most) w;
 $$;
 
 -- function: unanswered
@@ -234,20 +254,11 @@ as $$
     group by l.workspace_id
 $$;
 
--- function: waiting_among
--- Since when the longest-due item of each of these workspaces has been due; none for one without. One index step for
--- each of their key queues (see waiting_queues), breadth first: at most at_most of them, and the first of every workspace
--- before the second of any.
-create or replace function pgdispatch.waiting_among(workspaces uuid[], at_most integer)
-returns table (workspace_id uuid, oldest_due timestamptz)
+-- function: waiting_queues_of
+-- waiting_queues of these workspaces, breadth first: the first key queue of every workspace before the second of any.
+create or replace function pgdispatch.waiting_queues_of(workspaces uuid[])
+returns table (workspace_id uuid, priority integer, limit_key text, run_at timestamptz, id bigint)
 language sql stable
-set search_path = pg_catalog, pg_temp
--- Uses the index, whatever the table looked like at its last ANALYZE.
-set enable_seqscan = off
-set enable_bitmapscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
-set jit = off
 as $$
     with recursive key_queue as (
         select head.*
@@ -266,49 +277,116 @@ as $$
             limit 1
         ) following
     )
+    select l.* from key_queue l
+$$;
+
+-- function: waiting_among
+-- Since when the longest-due item of each of these workspaces has been due; none for one without. One index step for
+-- each of their key queues (see waiting_queues), breadth first: at most at_most of them, and the first of every workspace
+-- before the second of any.
+create or replace function pgdispatch.waiting_among(workspaces uuid[], at_most integer)
+returns table (workspace_id uuid, oldest_due timestamptz)
+language sql stable
+set search_path = pg_catalog, pg_temp
+-- Uses the index, whatever the table looked like at its last ANALYZE.
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
     select l.workspace_id, min(l.run_at)
-    from (select l.* from key_queue l limit at_most) l
+    from (select l.* from pgdispatch.waiting_queues_of(workspaces) l limit at_most) l
     where l.run_at <= clock_timestamp()
     group by l.workspace_id
 $$;
 
--- function: waiting_of
--- How many items of a workspace wait, are leased and run, each counted up to at_most, and since when the longest-due
--- one has been due, among its first 1,000 key queues: see waiting_queues. Not by waiting_among, which each call would plan.
-create or replace function pgdispatch.waiting_of(workspace uuid, at_most integer, out items bigint, out claimed bigint,
-    out running bigint, out oldest_due timestamptz)
+-- function: waiting_counts
+-- The waiting items of these workspaces (null: all): how many are due and how many are scheduled, each counted up to
+-- at_most, and since when the longest-due one has been due. Of all, it looks at those that arrived first, if these are
+-- fewer than at_most. Otherwise it looks at no more than at_most key queues (see waiting_queues), and at none beyond the
+-- first 5,000. A count is exact if it did not stop early. In plpgsql, so that its plans are kept.
+create or replace function pgdispatch.waiting_counts(workspaces uuid[], at_most integer, out due bigint, out due_exact boolean,
+    out scheduled bigint, out scheduled_exact boolean, out oldest_due timestamptz)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+-- Uses the indexes that need no sorting, whatever the table looked like at its last ANALYZE.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+as $$
+declare
+    present constant timestamptz := clock_timestamp();
+    queues constant integer := least(at_most, 5000);
+    ids uuid[];
+    priorities integer[];
+    keys text[];
+    heads timestamptz[];
+    items bigint;
+begin
+    if workspaces is null then
+        select count(*), count(*) filter (where a.run_at <= present), min(a.run_at) filter (where a.run_at <= present)
+        into items, due, oldest_due
+        from ({{ template "earliest" "at_most" }}) a;
+        if items < at_most then
+            scheduled := items - due;
+            due_exact := true;
+            scheduled_exact := true;
+            return;
+        end if;
+        select array_agg(w.workspace_id), array_agg(w.priority), array_agg(w.limit_key), array_agg(w.run_at)
+        into ids, priorities, keys, heads
+        from (select w.* from pgdispatch.waiting_queues(null, null, null) w limit queues) w;
+    else
+        select array_agg(w.workspace_id), array_agg(w.priority), array_agg(w.limit_key), array_agg(w.run_at)
+        into ids, priorities, keys, heads
+        from (select w.* from pgdispatch.waiting_queues_of(workspaces) w limit queues) w;
+    end if;
+    select min(h.run_at) into oldest_due from unnest(heads) h (run_at) where h.run_at <= present;
+    select count(*) into due
+    from (select from unnest(ids, priorities, keys, heads) k (id, priority, key, head)
+          cross join lateral (
+    {{ template "key_queue_items" "q.run_at <= present" }}
+          ) n
+          where k.head <= present
+          limit at_most) n;
+    select count(*) into scheduled
+    from (select from unnest(ids, priorities, keys) k (id, priority, key)
+          cross join lateral (
+    {{ template "key_queue_items" "q.run_at > present" }}
+          ) n
+          limit at_most) n;
+    due_exact := due < at_most and coalesce(cardinality(ids), 0) < queues;
+    scheduled_exact := scheduled < at_most and coalesce(cardinality(ids), 0) < queues;
+end;
+$$;
+
+-- function: holders_of
+-- How many items of a workspace are leased and run, each counted up to at_most.
+create or replace function pgdispatch.holders_of(workspace uuid, at_most integer, out claimed bigint, out running bigint)
 language sql stable
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 set jit = off
 as $$
-    with recursive key_queue as (
-        (select q.workspace_id, q.priority, q.limit_key, q.run_at, q.id
-         from pgdispatch.workflow_execution_queue q
-         where q.workspace_id = workspace and q.stage = 'WAITS' and q.run_at >= '-infinity'
-         order by q.priority desc, q.limit_key, q.run_at, q.id limit 1)
-        union all
-        select following.*
-        from key_queue l
-        cross join lateral (
-            {{ template "next_queue" }}
-            limit 1
-        ) following
-    )
-    select (
-               select count(*)
-               from (select from pgdispatch.workflow_execution_queue q
-                     where q.workspace_id = workspace and q.stage = 'WAITS' and q.run_at >= '-infinity' limit at_most) n
-           ),
-           least(h.claimed, at_most),
-           least(h.running, at_most),
-           (select min(l.run_at) from (select l.run_at from key_queue l limit 1000) l where l.run_at <= clock_timestamp())
-    from (
-        select count(*) filter (where n.status = 'CLAIMED') as claimed,
-               count(*) filter (where n.status = 'DISPATCHED') as running
-        from (select q.status from pgdispatch.workflow_execution_queue q
-              where q.workspace_id = workspace and q.stage in ('HOLDS', 'DOUBT')
-              order by q.lease_token desc limit 2 * at_most) n
-    ) h
+    select least(count(*) filter (where n.status = 'CLAIMED'), at_most), least(count(*) filter (where n.status = 'DISPATCHED'), at_most)
+    from (select q.status from pgdispatch.workflow_execution_queue q
+          where q.workspace_id = workspace and q.stage in ('HOLDS', 'DOUBT')
+          order by q.lease_token desc limit 2 * at_most) n
+$$;
+
+-- function: waiting_of
+-- waiting_counts and holders_of for replicas of the version before them. items are due or not.
+create or replace function pgdispatch.waiting_of(workspace uuid, at_most integer, out items bigint, out claimed bigint,
+    out running bigint, out oldest_due timestamptz)
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+    select least(n.due + n.scheduled, at_most), h.claimed, h.running, n.oldest_due
+    from pgdispatch.waiting_counts(array[workspace], at_most) n, pgdispatch.holders_of(workspace, at_most) h
 $$;

@@ -275,10 +275,11 @@ select p.id from purged p
 
 -- name: view_items
 -- reads
--- $1 status, or UNANSWERED, $2 workspaces, $3 definition's ID or name, $4 part of the error, case-insensitive (null:
--- any); enqueued since $5 or, if null, since $6 ago; until $7 or $8, likewise; $9 only items before this ID; $10 at most.
--- Looks at up to $11 items of each index, and returns how many it looked at and their lowest ID. $12 priority, $13 limit
--- key, $14 the path of a field of params whose value as text is $15 (null: any). Newest first.
+-- $1 status, UNANSWERED, or SCHEDULED, whose items PENDING leaves out; $2 workspaces, $3 definition's ID or name, $4 part
+-- of the error, case-insensitive (null: any); enqueued since $5 or, if null, since $6 ago; until $7 or $8, likewise; $9
+-- only items before this ID; $10 at most. Looks at up to $11 items of each index, and returns how many it looked at and
+-- their lowest ID. $12 priority, $13 limit key, $14 the path of a field of params whose value as text is $15 (null: any).
+-- Newest first.
 with looked as materialized (
     (select q.id from pgdispatch.workflow_execution_queue q
      where coalesce($1::text, 'CANCELLED') in ('COMPLETED', 'CANCELLED') and q.id < $9::bigint order by q.id desc limit $11::bigint)
@@ -296,13 +297,14 @@ with looked as materialized (
      where $1::text in ('PENDING', 'UNANSWERED') and q.stage = 'DOUBT' limit $11::bigint)
     union all
     (select q.id from pgdispatch.workflow_execution_queue q
-     where $1::text = 'PENDING' and $2::text[] is null and q.stage = 'WAITS' and q.enqueue_xid >= '0'
+     where $1::text in ('PENDING', 'SCHEDULED') and $2::text[] is null
+       and q.stage = 'WAITS' and q.enqueue_xid >= '0'
      order by q.enqueue_xid desc limit $11::bigint)
     union all
     (select o.id from unnest($2::text[]::uuid[]) as w (id)
      cross join lateral (
          (select q.id from pgdispatch.workflow_execution_queue q
-          where $1::text = 'PENDING' and q.workspace_id = w.id and q.stage = 'WAITS' and q.run_at >= '-infinity'
+          where $1::text in ('PENDING', 'SCHEDULED') and q.workspace_id = w.id and q.stage = 'WAITS' and q.run_at >= '-infinity'
           limit $11::bigint)
          union all
          (select q.id from pgdispatch.workflow_execution_queue q
@@ -313,7 +315,11 @@ with looked as materialized (
     select q.id
     from looked l
     cross join lateral (select q.* from pgdispatch.workflow_execution_queue q where q.id = l.id offset 0) q -- per row
-    where q.id < $9::bigint and ($1::text is null or q.status = $1::text or $1::text = 'UNANSWERED' and q.stage = 'DOUBT')
+    where q.id < $9::bigint
+      and case $1::text when 'UNANSWERED' then q.stage = 'DOUBT'
+                        when 'SCHEDULED' then q.stage = 'WAITS' and q.run_at > clock_timestamp()
+                        when 'PENDING' then q.status = 'PENDING' and (q.stage = 'DOUBT' or q.run_at <= clock_timestamp())
+                        else $1::text is null or q.status = $1::text end
       and ($2::text[] is null or q.workspace_id = any ($2::text[]::uuid[]))
       and ($3::text is null or q.workflow_definition_id::text = lower($3::text)
            or (select d.name from pgdispatch.workflow_definitions d where d.id = q.workflow_definition_id) = $3::text)

@@ -13,7 +13,8 @@ unanswered as materialized (
 {{ end }}
 {{- /* For view_workspaces: the rows of a page. The argument is how many items of a status to count. */ -}}
 {{ define "workspace_rows" -}}
-select w.id::text, w.name, w.plan, l.slots as "limit", w.paused, n.items as waiting, n.claimed, n.running,
+select w.id::text, w.name, w.plan, l.slots as "limit", w.paused, n.due as waiting, n.due_exact as waiting_exact,
+       n.scheduled, n.scheduled_exact, h.claimed, h.running,
        clock_timestamp() - n.oldest_due as oldest_waiting, coalesce(f.items, 0) as failures, p.rank,
        coalesce(u.items, 0) as unanswered, clock_timestamp() - u.since as oldest_unanswered,
        pgdispatch.burst_limit(l.slots, l.burst) as burst
@@ -26,7 +27,8 @@ cross join lateral (
 ) l
 left join failed f on f.workspace_id = p.id
 left join unanswered u on u.workspace_id = p.id
-cross join lateral pgdispatch.waiting_of(p.id, {{ . }}::integer) n
+cross join lateral pgdispatch.waiting_counts(array[p.id], {{ . }}::integer) n
+cross join lateral pgdispatch.holders_of(p.id, {{ . }}::integer) h
 {{ end }}
 
 -- name: workspace_create
@@ -158,7 +160,7 @@ with page as materialized (
 select w.id::text, w.name, w.plan, w.max_concurrent_workflows, s.max_concurrent_workflows as "limit",
        w.max_burst_workflows, pgdispatch.burst_limit(s.max_concurrent_workflows, coalesce(w.max_burst_workflows, t.max_burst_workflows)) as burst,
        w.max_starts_per_second, w.paused,
-       greatest(s.waiting - coalesce(u.items, 0), 0) as waiting, s.claimed, s.running, coalesce(u.items, 0) as unanswered,
+       s.waiting, true as waiting_exact, s.scheduled, true as scheduled_exact, s.claimed, s.running, s.unanswered,
        clock_timestamp() - u.since as oldest_unanswered, clock_timestamp() - s.oldest_waiting_since as oldest_waiting, w.created_at
 from pgdispatch.workspaces w
 join pgdispatch.workspace_tiers t on t.plan = w.plan
@@ -171,11 +173,9 @@ order by w.name, w.id
 -- reads
 -- $1 at most. Workspaces with the most items first.
 select w.workspace_id::text, w.name, w.plan, w.paused, w.max_concurrent_workflows,
-       greatest(w.waiting - coalesce(u.items, 0), 0) as waiting, w.claimed, w.running, coalesce(u.items, 0) as unanswered,
-       clock_timestamp() - w.oldest_waiting_since as oldest_waiting
+       w.waiting, w.scheduled, w.claimed, w.running, w.unanswered, clock_timestamp() - w.oldest_waiting_since as oldest_waiting
 from pgdispatch.workspace_statistics w
-left join pgdispatch.unanswered(10000) u on u.workspace_id = w.workspace_id
-order by w.waiting + w.claimed + w.running desc, w.name
+order by w.waiting + w.scheduled + w.unanswered + w.claimed + w.running desc, w.name
 limit $1
 
 -- name: workspace_activity_read
@@ -201,7 +201,8 @@ order by b.at
 -- among the newest $3 of the last day, of all workspaces.
 select w.id::text, w.name, w.plan, w.max_concurrent_workflows, l.slots as "limit",
        w.max_burst_workflows, pgdispatch.burst_limit(l.slots, l.burst) as burst,
-       w.max_starts_per_second, w.paused, n.items as waiting, n.claimed, n.running,
+       w.max_starts_per_second, w.paused, n.due as waiting, n.due_exact as waiting_exact, n.scheduled, n.scheduled_exact,
+       h.claimed, h.running,
        coalesce(u.items, 0) as unanswered, clock_timestamp() - u.since as oldest_unanswered,
        clock_timestamp() - n.oldest_due as oldest_waiting, w.created_at,
        (select count(*)
@@ -215,7 +216,8 @@ cross join lateral (
     select coalesce(w.max_concurrent_workflows, t.max_concurrent_workflows) as slots,
            coalesce(w.max_burst_workflows, t.max_burst_workflows) as burst
 ) l
-cross join lateral pgdispatch.waiting_of(w.id, $2::integer) n
+cross join lateral pgdispatch.waiting_counts(array[w.id], $2::integer) n
+cross join lateral pgdispatch.holders_of(w.id, $2::integer) h
 left join pgdispatch.unanswered($3::bigint) u on u.workspace_id = w.id
 where w.id = $1::text::uuid and ($4::text[] is null or w.id = any ($4::text[]::uuid[]))
 

@@ -35,9 +35,11 @@ grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch
 -- with it, anybody could forge valid tokens
 revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_operator;
 grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth(integer), pgdispatch.error_kind(text),
-    pgdispatch.longest_waiting(bigint), pgdispatch.waiting_queues(uuid, integer, text), pgdispatch.arrived_queues(xid8, uuid, integer, text),
+    pgdispatch.queue_counts(integer), pgdispatch.waiting_queues_of(uuid[]), pgdispatch.longest_waiting(bigint),
+    pgdispatch.waiting_queues(uuid, integer, text), pgdispatch.arrived_queues(xid8, uuid, integer, text),
     pgdispatch.arrivals(pg_snapshot, pg_snapshot, integer),
-    pgdispatch.waiting_of(uuid, integer), pgdispatch.waiting_among(uuid[], integer), pgdispatch.unanswered(bigint),
+    pgdispatch.waiting_of(uuid, integer), pgdispatch.waiting_counts(uuid[], integer), pgdispatch.holders_of(uuid, integer),
+    pgdispatch.waiting_among(uuid[], integer), pgdispatch.unanswered(bigint),
     pgdispatch.limits_in_use(bigint, bigint), pgdispatch.limits_used(bigint, bigint), pgdispatch.key_waiting(text, uuid, integer),
     pgdispatch.starts_left(bigint, integer[], interval[], timestamptz),
     pgdispatch.paused_by(boolean, integer), pgdispatch.burst_limit(integer, integer)

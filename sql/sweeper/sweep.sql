@@ -48,7 +48,7 @@ cross join (
 ) running
 
 -- function: note_minute
--- Records how much waits, is claimed and runs, unless a sweep has done so in the present minute. Deletes what is older
+-- Records how many items wait (due, not unanswered), are claimed and run, unless a sweep has done so in the present minute. Deletes what is older
 -- than a day, of workspaces at most 50,000 rows: two and a half times what 100,000 of them add in a minute.
 create or replace function pgdispatch.note_minute() returns void
 language plpgsql volatile
@@ -62,8 +62,8 @@ begin
     end if;
     -- Every sweep locks the present minute first, then the old rows.
     insert into pgdispatch.activity as a (minute, waiting, claimed, running)
-    select present, d.pending, d.claimed, d.dispatched
-    from pgdispatch.queue_depth(10000) d
+    select present, d.waiting, d.claimed, d.dispatched
+    from pgdispatch.queue_counts(10000) d
     on conflict (minute) do update
     set waiting = excluded.waiting, claimed = excluded.claimed, running = excluded.running
     where a.waiting is null;

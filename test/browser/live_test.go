@@ -17,8 +17,8 @@ import (
 // asOf is the time of the overview's data.
 const asOf = `[...document.querySelectorAll("#live time")].at(-1).dateTime`
 
-// waiting is the number of waiting items that the overview shows.
-const waiting = `document.querySelector(".figures dd").innerText`
+// scheduled is the number of scheduled items that the overview shows.
+const scheduled = `document.querySelectorAll(".figures dd")[1].innerText`
 
 // wait enqueues items that are not due for a day.
 func (s *site) wait(t testing.TB, items int) {
@@ -63,9 +63,9 @@ func TestTheOverviewChangesByItselfAndNothingJumps(t *testing.T) {
 		document.querySelector("#replicas .scroll").scrollLeft = 60`))
 	before := ask[string](p, layout)
 	require.Contains(t, before, "[200,60,")
-	require.Equal(t, "0", ask[string](p, waiting))
+	require.Equal(t, "0", ask[string](p, scheduled))
 	s.wait(t, 7)
-	await(t, func() bool { return ask[string](p, waiting) == "7" }, "seven items wait")
+	await(t, func() bool { return ask[string](p, scheduled) == "7" }, "seven items are scheduled")
 	p.updated()
 	require.Equal(t, before, ask[string](p, layout))
 }
@@ -77,12 +77,12 @@ func TestWhatIsReadIsHeldStillAndThePageSaysSo(t *testing.T) {
 	s.wait(t, 7)
 	await(t, func() bool { return p.text("#connection") != "" }, "the page says that updates are paused")
 	require.Contains(t, p.text("#connection"), "Escape")
-	require.Equal(t, "0", ask[string](p, waiting), "the figure is frozen")
+	require.Equal(t, "0", ask[string](p, scheduled), "the figure is frozen")
 	held := ask[string](p, asOf)
 	require.Equal(t, "Waiting", p.focus().Label)
 	p.press(kb.Escape)
 	await(t, func() bool { return p.text("#connection") == "" && ask[string](p, asOf) != held }, "updates resume")
-	require.Equal(t, "7", ask[string](p, waiting))
+	require.Equal(t, "7", ask[string](p, scheduled))
 }
 
 func TestALostConnectionIsSaidAndTakenUpAgain(t *testing.T) {

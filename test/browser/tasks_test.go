@@ -27,7 +27,7 @@ type task struct {
 
 const (
 	firstItem, firstWorkspace = "tbody th a", "#workspaces tbody tr:not(:has(.badge)) th a"
-	toWaiting, toRunning      = ".figures a[href*=PENDING]", ".figures a[href*=DISPATCHED]"
+	toScheduled, toRunning    = ".figures a[href*=SCHEDULED]", ".figures a[href*=DISPATCHED]"
 	toItems, toWorkspaces     = "nav a[href$=items]", "nav a[href$=workspaces]"
 	toDead, toSettings        = "nav a[href$=dead]", "nav a[href$=settings]"
 	toLimits                  = "nav a[href$=limits]"
@@ -37,7 +37,7 @@ const (
 // operatorsTasks are carried out in this order.
 var operatorsTasks = []task{
 	{"see whether items are started", nil, "#attention strong"},
-	{"find why an item waits", []string{toWaiting, firstItem}, ".note = Why it waits"},
+	{"find why an item waits", []string{toScheduled, firstItem}, ".note = Why it waits"},
 	{"find an item by its number", []string{".find input = 77", "Enter"}, "h1 = Item 77"},
 	{"find a workspace by a part of its name", []string{".find input = acme oslo", "Enter"}, "h1 = Acme Oslo"},
 	{"list a workspace's failed items of a day", []string{toItems, `#filter = status:failed since:24h`, "Enter"},
@@ -53,9 +53,9 @@ var operatorsTasks = []task{
 	{"replay the dead letters of a page", []string{toDead, "#groups a[href$=letters]", all,
 		"button[value=replay]", confirm},
 		".done = replayed"},
-	{"run a scheduled item now", []string{toWaiting, firstItem, "[value=retry]"}, ".done = due now"},
-	{"withdraw an item", []string{toWaiting, firstItem, "[value=cancel]"}, ".done = Cancelled"},
-	{"withdraw the waiting items of a page", []string{toWaiting, all, "button[value=cancel]", confirm},
+	{"run a scheduled item now", []string{toScheduled, firstItem, "[value=retry]"}, ".done = due now"},
+	{"withdraw an item", []string{toScheduled, firstItem, "[value=cancel]"}, ".done = Cancelled"},
+	{"withdraw the waiting items of a page", []string{toScheduled, all, "button[value=cancel]", confirm},
 		".done = cancelled"},
 	{"ask a workflow to end", []string{toRunning, firstItem, ".drop summary", "[name=reason] = wrong order",
 		"[value=request-cancel]"}, ".done = Requested"},

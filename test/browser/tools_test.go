@@ -64,7 +64,7 @@ func TestLiveUpdatesCanBePaused(t *testing.T) {
 	held := ask[string](p, asOf)
 	s.wait(t, 7)
 	p.run(chromedp.Click(chromedp.CSS("#pause")), chromedp.Evaluate[chromedp.Void]("document.activeElement.blur()"))
-	await(t, func() bool { return ask[string](p, waiting) == "7" && ask[string](p, asOf) != held }, "updates resume")
+	await(t, func() bool { return ask[string](p, scheduled) == "7" && ask[string](p, asOf) != held }, "updates resume")
 }
 
 func TestAListIsUpdatedByItself(t *testing.T) {
@@ -72,7 +72,7 @@ func TestAListIsUpdatedByItself(t *testing.T) {
 	s := small(t, "PGDISPATCH_ADMIN_TOKEN="+adminToken)
 	s.user = "anna:" + adminToken
 	s.wait(t, 2)
-	p := s.open(t, "/ui/items?status=PENDING")
+	p := s.open(t, "/ui/items?status=SCHEDULED")
 	rows := func() int { return len(p.texts("tbody tr")) }
 	require.Equal(t, 2, rows())
 	s.wait(t, 1)
@@ -140,7 +140,7 @@ func TestSelectedItemsAreCancelledAfterAQuestion(t *testing.T) {
 	s := small(t, "PGDISPATCH_ADMIN_TOKEN="+adminToken)
 	s.user = "anna:" + adminToken
 	s.wait(t, 3)
-	p := s.open(t, "/ui/items?status=PENDING")
+	p := s.open(t, "/ui/items?status=SCHEDULED")
 	require.Len(t, p.texts("tbody tr"), 3)
 	p.run(chromedp.Click(chromedp.CSS("#select-all")))
 	p.follow(chromedp.Click(chromedp.CSS("button[value=cancel]")))
@@ -148,7 +148,8 @@ func TestSelectedItemsAreCancelledAfterAQuestion(t *testing.T) {
 	require.Empty(t, p.violations())
 	p.follow(chromedp.Click(chromedp.CSS("button.danger")))
 	require.Equal(t, "3 items cancelled.", p.done())
-	require.Equal(t, "status=PENDING", ask[string](p, "location.search.slice(1).replace(/(count|done|left)=\\w*&?/g, '')"),
+	require.Equal(t, "status=SCHEDULED", ask[string](p,
+		"location.search.slice(1).replace(/(count|done|left)=\\w*&?/g, '')"),
 		"it leads back to the list")
 	require.Equal(t, 3, one[int](t, s,
 		"select count(*) from pgdispatch.workflow_execution_queue where status = 'CANCELLED'"))

@@ -232,11 +232,11 @@ func (a *App) printWorkspaces(workspaces []operate.Workspace, limit int) error {
 		rows: workspaces, limit: limit,
 		none:  "no workspaces match; create one by inserting into pgdispatch.workspaces",
 		more:  func(last operate.Workspace) string { return "continue with --after " + last.ID },
-		heads: "WORKSPACE\tID\tPLAN\tRUNNING/LIMIT\tRATE\tWAITING\tOLDEST WAITING\tUNANSWERED\tPAUSED",
+		heads: "WORKSPACE\tID\tPLAN\tRUNNING/LIMIT\tRATE\tWAITING\tOLDEST WAITING\tSCHEDULED\tUNANSWERED\tPAUSED",
 		cells: func(w operate.Workspace) string {
-			return fmt.Sprintf("%s\t%s\t%s\t%d/%s\t%s\t%d\t%s\t%s\t%s", view.Printable(w.Name), w.ID, w.Plan, w.Active(),
-				limitsOf(w), rateOf(w), w.Waiting, oldestOf(w), view.Unanswered(w.Unanswered, w.OldestUnanswered),
-				yesNo(w.Paused))
+			return fmt.Sprintf("%s\t%s\t%s\t%d/%s\t%s\t%d\t%s\t%d\t%s\t%s", view.Printable(w.Name), w.ID, w.Plan, w.Active(),
+				limitsOf(w), rateOf(w), w.Waiting, oldestOf(w), w.Scheduled,
+				view.Unanswered(w.Unanswered, w.OldestUnanswered), yesNo(w.Paused))
 		},
 	}.print(a.Stdout)
 }
@@ -250,9 +250,10 @@ func (a *App) printWorkspace(w operate.Workspace, definitions []operate.Definiti
 	fmt.Fprintf(table,
 		"workspace\t%s\nid\t%s\nplan\t%s\nlimit\t%d, %s\nburst\t%s\nrate\t%s\npaused\t%s\n",
 		view.Printable(w.Name), w.ID, w.Plan, w.Limit, own, burstOf(w), rateOf(w), yesNo(w.Paused))
-	fmt.Fprintf(table, "running\t%d\nclaimed\t%d\nunanswered\t%s\nwaiting\t%d\noldest waiting\t%s\ncreated\t%s\n\n",
+	fmt.Fprintf(table, "running\t%d\nclaimed\t%d\nunanswered\t%s\nwaiting\t%d\noldest waiting\t%s\n"+
+		"scheduled\t%d\ncreated\t%s\n\n",
 		w.Running, w.Claimed,
-		view.Unanswered(w.Unanswered, w.OldestUnanswered), w.Waiting, oldestOf(w), stamp(w.CreatedAt))
+		view.Unanswered(w.Unanswered, w.OldestUnanswered), w.Waiting, oldestOf(w), w.Scheduled, stamp(w.CreatedAt))
 	fmt.Fprintln(table, definitionHeads)
 	for _, d := range definitions {
 		fmt.Fprintln(table, definitionCells(d, "none (cannot be started)"))

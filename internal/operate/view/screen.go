@@ -125,7 +125,8 @@ func (s Screen) head(style Style) []string {
 	add(fmt.Sprintf("waiting %s   unanswered %s   claimed %s of %s   running %s   dead letters %s", Count(d.Pending),
 		Unanswered(d.Unanswered, d.OldestUnanswered), Number(d.Claimed), Number(int64(d.MaxClaims)), Count(d.Dispatched),
 		Dead(d)))
-	add(fmt.Sprintf("oldest waiting %s   starts %s", SpanOf(d.OldestWaiting), Rate(s.StartsPerSecond())))
+	add(fmt.Sprintf("oldest waiting %s   scheduled %s   starts %s", SpanOf(d.OldestWaiting),
+		AtLeast(d.Scheduled, d.ScheduledExact), Rate(s.StartsPerSecond())))
 	add("due to started: " + LatencyWords(s.DueToStarted()))
 	add("startable to started: " + LatencyWords(s.StartableToStarted()))
 	add(fmt.Sprintf("last hour: %s completed, %s failed, %s cancelled", Number(completed), Number(failed),
@@ -190,14 +191,15 @@ func (s Screen) stalled() grid {
 
 func (s Screen) workspaces() grid {
 	table := grid{
-		{"WORKSPACE", "PLAN", "RUNNING/LIMIT", "", "WAITING", "OLDEST WAITING", "UNANSWERED", "FAILED LAST DAY", ""}}
+		{"WORKSPACE", "PLAN", "RUNNING/LIMIT", "", "WAITING", "OLDEST WAITING", "SCHEDULED", "UNANSWERED",
+			"FAILED LAST DAY", ""}}
 	for _, w := range s.Workspaces {
 		active := w.Active()
 		table = append(table,
 			[]string{ansi.Truncate(Printable(w.Name), nameWidth, ellipsis), w.Plan, bar(active, int64(w.Limit)),
 				fmt.Sprintf("%s/%s", AtMost(active, operate.CountLimit), Slots(w.Limit, w.Burst)),
-				AtMost(w.Waiting, operate.CountLimit), SpanOf(w.OldestWaiting), Unanswered(w.Unanswered, w.OldestUnanswered),
-				Number(w.Failures), map[bool]string{true: "PAUSED"}[w.Paused]})
+				AtLeast(w.Waiting, w.WaitingExact), SpanOf(w.OldestWaiting), AtLeast(w.Scheduled, w.ScheduledExact),
+				Unanswered(w.Unanswered, w.OldestUnanswered), Number(w.Failures), map[bool]string{true: "PAUSED"}[w.Paused]})
 	}
 	if len(s.Workspaces) == 0 {
 		table = append(table, []string{"no workspaces: insert one into pgdispatch.workspaces"})

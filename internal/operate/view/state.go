@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
@@ -34,8 +35,8 @@ func Status(status string) string {
 	switch status {
 	case "PENDING":
 		return "Waiting"
-	case "UNANSWERED":
-		return "Unanswered"
+	case "UNANSWERED", "SCHEDULED":
+		return capital(strings.ToLower(status))
 	case "":
 		return "All"
 	}

@@ -35,7 +35,8 @@ func busy() Screen {
 	return Screen{
 		At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC),
 		Overview: operate.Overview{
-			Depth: operate.Depth{Pending: 1_234_567, Unanswered: 2, OldestUnanswered: ptr(75 * time.Second), Claimed: 12,
+			Depth: operate.Depth{Pending: 1_234_567, Scheduled: 10_000, Unanswered: 2,
+				OldestUnanswered: ptr(75 * time.Second), Claimed: 12,
 				Dispatched: 2345, DeadLetters: 3, DeadLettersExact: true, OldestWaiting: ptr(75 * time.Hour), Replicas: 2,
 				MaxClaims: 100, Signals: 12, OldestSignal: ptr(90 * time.Second), SignalsGivenUp: 1},
 			Replicas: []operate.Replica{
@@ -52,10 +53,11 @@ func busy() Screen {
 		},
 		Workspaces: []operate.WorkspaceRow{
 			{Name: "Acme", Plan: "PRO", Limit: 5, Claimed: 1, Running: 2, Unanswered: 2,
-				OldestUnanswered: ptr(75 * time.Second), Waiting: 1000, OldestWaiting: ptr(75 * time.Hour), Failures: 12},
+				OldestUnanswered: ptr(75 * time.Second), Waiting: 1000, OldestWaiting: ptr(75 * time.Hour),
+				Scheduled: 17, ScheduledExact: true, Failures: 12},
 			{Name: "evil\x1b[2J\r\nname " + strings.Repeat("long ", 20), Plan: "FREE", Limit: 0, Paused: true, Waiting: 1,
-				OldestWaiting: ptr(350 * time.Millisecond)},
-			{Name: "quiet", Plan: "ENTERPRISE", Limit: 100000},
+				OldestWaiting: ptr(350 * time.Millisecond), WaitingExact: true, ScheduledExact: true},
+			{Name: "quiet", Plan: "ENTERPRISE", Limit: 100000, WaitingExact: true, ScheduledExact: true},
 		},
 	}
 }
@@ -65,7 +67,8 @@ func TestTheScreenShowsEverything(t *testing.T) {
 	for name, screen := range map[string]Screen{
 		"busy.golden": busy(),
 		"empty.golden": {At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC),
-			Overview: operate.Overview{Depth: operate.Depth{MaxClaims: 100, DeadLettersExact: true}}},
+			Overview: operate.Overview{Depth: operate.Depth{MaxClaims: 100, ScheduledExact: true,
+				DeadLettersExact: true}}},
 	} {
 		goldentest.Require(t, "testdata/"+name, strings.Join(screen.Lines(Style{}), "\n")+"\n")
 	}

@@ -62,7 +62,7 @@ func TestAWrongTokenIsNamedBesideTheListAsItWas(t *testing.T) {
 		"statsu:FAILED": "there is no filter statsu; use status, key, priority, params, workspace, definition, error, " +
 			"since, until; put a text with a colon in double quotes.",
 		"http://a": "there is no filter http;", "status:": "status has no value; write it after the colon, without a space.",
-		`workspace:""`: "workspace has no value;", "status:DONE": "status must be one of PENDING, UNANSWERED,",
+		`workspace:""`: "workspace has no value;", "status:DONE": "status must be one of PENDING, SCHEDULED,",
 		"since:1h since:2h": "since is there twice.",
 		"since:soon":        "since must be how long ago, such as 15m or 24h.",
 		"since:1h until:2h": "since must be longer ago than until.", `workspace:"Acme`: "a double quote is not closed.",

@@ -22,7 +22,8 @@ const pageSize = 50
 // mostMeant is how many names are suggested in place of one that nothing has.
 const mostMeant = 3
 
-var statuses = []string{"PENDING", "UNANSWERED", "CLAIMED", "DISPATCHED", "COMPLETED", "FAILED", "CANCELLED"}
+var statuses = []string{"PENDING", "SCHEDULED", "UNANSWERED", "CLAIMED", "DISPATCHED", "COMPLETED", "FAILED",
+	"CANCELLED"}
 
 // itemsData is the data of the list of items.
 type itemsData struct {
@@ -262,8 +263,7 @@ func (d itemsData) tabs(r *http.Request, counts map[string]string) []tab {
 	return all
 }
 
-// counts returns how many items have each status, in words, of all workspaces or of the only one that the filter names.
-// It is nil with any other filter.
+// counts returns how many items have each status, of all workspaces or of the only one of the filter; else nil.
 func (s *Site) counts(ctx context.Context, f itemsData, workspaces []string) (map[string]string, error) {
 	one := len(workspaces) == 1
 	if f.narrow != (narrow{Workspace: f.Workspace}) || f.more != (more{}) || f.Workspace != "" && !one {
@@ -275,8 +275,9 @@ func (s *Site) counts(ctx context.Context, f itemsData, workspaces []string) (ma
 		if err != nil {
 			return nil, err
 		}
-		words["UNANSWERED"] = view.Number(w.Unanswered)
-		for status, n := range map[string]int64{"PENDING": w.Waiting, "CLAIMED": w.Claimed, "DISPATCHED": w.Running} {
+		words["PENDING"], words["UNANSWERED"] = view.AtLeast(w.Waiting, w.WaitingExact), view.Number(w.Unanswered)
+		words["SCHEDULED"] = view.AtLeast(w.Scheduled, w.ScheduledExact)
+		for status, n := range map[string]int64{"CLAIMED": w.Claimed, "DISPATCHED": w.Running} {
 			words[status] = view.AtMost(n, operate.CountLimit)
 		}
 	} else {
@@ -285,6 +286,7 @@ func (s *Site) counts(ctx context.Context, f itemsData, workspaces []string) (ma
 			return nil, err
 		}
 		d := seen.Depth
+		words["SCHEDULED"] = view.AtLeast(d.Scheduled, d.ScheduledExact)
 		for status, n := range map[string]int64{"PENDING": d.Pending, "UNANSWERED": d.Unanswered, "CLAIMED": d.Claimed,
 			"DISPATCHED": d.Dispatched} {
 			words[status] = countWords(s.confined, n)
