@@ -113,6 +113,11 @@ chaos: failpoint devstack ## inject faults around three replicas and check every
 mutants: ## remove each guard and check that a named test fails; takes about 4 minutes; prints a table
 	go run -C test ./mutants
 
+.PHONY: mutants-random
+N ?= 200
+mutants-random: ## change claims, settles, wake-ups, ends and signals at random, and print what no test notices; SEED, N
+	go run -C test ./mutants -random $(N) $(if $(SEED),-seed $(SEED))
+
 .PHONY: lint
 lint: ## run gofmt, go vet, staticcheck and go mod tidy on all modules, and actionlint on the workflows
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; echo "run: make fmt"; exit 1; }

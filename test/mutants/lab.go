@@ -20,7 +20,7 @@ const (
 	// baselineTimeout bounds all named tests of a package.
 	baselineTimeout = 5 * time.Minute
 	// runTimeout includes the build, which takes minutes with an empty build cache.
-	runTimeout = 10 * time.Minute
+	runTimeout = 15 * time.Minute
 )
 
 // verdict is the result of testing a mutant.
@@ -69,18 +69,16 @@ type lab struct{ *product }
 // test tests one mutant.
 func (l lab) test(ctx context.Context, m mutant) result {
 	began := time.Now()
-	directory, err := os.MkdirTemp("", "pgdispatch-mutant-")
-	if err != nil {
-		return result{mutant: m, verdict: broken, output: err.Error()}
-	}
-	defer os.RemoveAll(directory) //nolint:errcheck // a temporary directory
-	overlay, err := m.overlay(l.product, directory)
+	texts, err := m.mutated(l.product)
 	if err != nil {
 		return result{mutant: m, verdict: stale, output: err.Error()}
 	}
-	output, err := l.goTest(ctx, testTimeout, m.pkg, m.test, "-overlay="+overlay)
+	output, err := l.goTest(ctx, texts, testTimeout, m.pkg, "-v", "-run", only(m.test))
 	return result{m, judge(m.test, output, err), time.Since(began), output}
 }
+
+// only returns the pattern of these tests.
+func only(tests ...string) string { return "^(" + strings.Join(tests, "|") + ")$" }
 
 // baseline runs the named tests of all mutants without any mutant: they must exist and pass.
 func (l lab) baseline(ctx context.Context, list []mutant) error {
@@ -91,7 +89,7 @@ func (l lab) baseline(ctx context.Context, list []mutant) error {
 		}
 	}
 	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
-		output, err := l.goTest(ctx, baselineTimeout, pkg, strings.Join(tests[pkg], "|"))
+		output, err := l.goTest(ctx, nil, baselineTimeout, pkg, "-v", "-run", only(tests[pkg]...))
 		if err != nil {
 			return fmt.Errorf("test %s without any mutant: %w\n%s", pkg, err, tail(output))
 		}
@@ -104,19 +102,30 @@ func (l lab) baseline(ctx context.Context, list []mutant) error {
 	return nil
 }
 
-// goTest runs tests of a package, which together take at most timeout. The flags also hold where such a test builds the
-// product.
-func (l lab) goTest(ctx context.Context, timeout time.Duration, pkg, tests string, flags ...string) (string, error) {
+// goTest runs tests of a package, which together take at most timeout, with these texts of files. Those also hold where
+// such a test builds the product.
+func (l lab) goTest(
+	ctx context.Context, texts map[string]string, timeout time.Duration, pkg string, args ...string,
+) (string, error) {
+	directory, err := os.MkdirTemp("", "pgdispatch-mutant-")
+	if err != nil {
+		return "", fmt.Errorf("make room for a mutant: %w", err)
+	}
+	defer os.RemoveAll(directory) //nolint:errcheck // a temporary directory
+	overlay, err := l.overlay(texts, directory)
+	if err != nil {
+		return "", err
+	}
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	module := "."
 	if below, found := strings.CutPrefix(pkg, "./test/"); found {
 		module, pkg = "test", "./"+below
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-C", module, "-v", "-count=1", "-vet=off",
-		"-timeout", timeout.String(), "-run", "^("+tests+")$", pkg)
+	args = append([]string{"test", "-C", module, "-count=1", "-vet=off", "-timeout", timeout.String()}, args...)
+	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	cmd.Dir = l.root
-	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.Join(append(flags, os.Getenv("GOFLAGS")), " "))
+	cmd.Env = append(os.Environ(), "GOFLAGS=-overlay="+overlay+" "+os.Getenv("GOFLAGS"))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go passes it on to the test
 	cmd.WaitDelay = 10 * time.Second
 	output, err := cmd.CombinedOutput()

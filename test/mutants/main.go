@@ -4,6 +4,7 @@
 //	go run -C test ./mutants -only heartbeat  # mutants whose names contain this
 //	go run -C test ./mutants -show            # with the tests' output: do they fail for the right reason?
 //	go run -C test ./mutants -o mutants.md    # also writes the table to a Markdown file
+//	go run -C test ./mutants -random 200 -seed 7  # changes that nobody chose instead; prints those that no test notices
 //
 // A mutant names a function in Go or embedded SQL, and replaces text in it. The go command reads the changed file
 // through its -overlay flag.
@@ -34,9 +35,11 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	flags.SetOutput(out)
 	root := flags.String("root", "..", "the repository's `directory`")
-	only := flags.String("only", "", "only the mutants whose names contain this `text`")
+	only := flags.String("only", "", "only the mutants whose names, or with -random whose files, contain this `text`")
 	path := flags.String("o", "", "also write the table to this Markdown `file`")
 	show := flags.Bool("show", false, "also print the tests' output")
+	random := flags.Int("random", 0, "instead of the table, test this `number` of changes that are made at random")
+	seed := flags.Uint64("seed", 1, "which changes -random makes")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -46,6 +49,13 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 	directory, err := filepath.Abs(*root)
 	if err != nil {
 		return fmt.Errorf("find the repository: %w", err)
+	}
+	if *random > 0 {
+		p, err := open(directory)
+		if err != nil {
+			return err
+		}
+		return lab{p}.random(ctx, *random, *seed, *only, out)
 	}
 	chosen := named(all(), *only)
 	if len(chosen) == 0 {

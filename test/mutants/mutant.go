@@ -80,13 +80,9 @@ func (m mutant) mutated(p *product) (map[string]string, error) {
 	return files, nil
 }
 
-// overlay writes the changed files to a directory, with the list of them that go's -overlay flag reads, and returns the
+// overlay writes changed files to a directory, with the list of them that go's -overlay flag reads, and returns the
 // list's path.
-func (m mutant) overlay(p *product, directory string) (string, error) {
-	texts, err := m.mutated(p)
-	if err != nil {
-		return "", err
-	}
+func (p *product) overlay(texts map[string]string, directory string) (string, error) {
 	replace := map[string]string{}
 	for file, text := range texts {
 		path := filepath.Join(directory, fmt.Sprintf("%d-%s", len(replace), filepath.Base(file)))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -212,6 +213,41 @@ func TestFlagsThatSayNothingAreRefused(t *testing.T) {
 	} {
 		if err := do(t.Context(), args, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+func TestChangesMadeAtRandomAreNoticedOrSurvive(t *testing.T) {
+	t.Parallel()
+	const text = "package a\n\nfunc guarded(a, b int, err error) bool {\n" +
+		"\tif err != nil {\n\t\treturn false\n\t}\n\treturn a < b\n}\n"
+	found, err := changesOfGo(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range found {
+		got = append(got, text[c.at:c.end]+" -> "+c.now)
+	}
+	want := []string{"err != nil -> !(err != nil)", "err != nil -> false && (err != nil)", "!= -> ==", "< -> <="}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	found, err = changesOfSQL("-- name: x\nselect 1 -- < 2\nwhere a < b\n    and c\n")
+	if err != nil || len(found) != 2 {
+		t.Errorf("%v %v", found, err)
+	}
+	root := repository(t, `if !guarded() { t.Error("the guard is gone") }`)
+	for now, want := range map[string]verdict{"false": red, "true || false": survived, "1": broken} {
+		l := lab{opened(t, root)}
+		file, err := l.read("a/guard.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := strings.Index(file, "true")
+		c := change{file: "a/guard.go", at: at, end: at + len("true"), now: now, packages: []string{"./a"}}
+		if got := l.notice(t.Context(), c); got != want {
+			t.Errorf("%s: %s, want %s", now, got, want)
 		}
 	}
 }

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+)
+
+// packageTimeout bounds the tests of a package with a change made at random. A test that hangs has noticed it.
+const packageTimeout = 10 * time.Minute
+
+// catalogue is the test that compares the text of each SQL function. It notices every change, which says nothing.
+const catalogue = "^TestTheCatalogueThatDoctorComparesIsThatOfTheSchema$"
+
+// random makes so many changes to the product, one at a time, and prints what became of each. Changes that do not
+// build, or whose SQL is invalid, do not count. It returns an error if no test notices some.
+func (l lab) random(ctx context.Context, number int, seed uint64, only string, out io.Writer) error {
+	list, err := changes(l.product)
+	if err != nil {
+		return err
+	}
+	chosen := list[:0]
+	for _, c := range list {
+		if strings.Contains(c.file, only) {
+			chosen = append(chosen, c)
+		}
+	}
+	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(chosen), func(a, b int) { chosen[a], chosen[b] = chosen[b], chosen[a] })
+	fmt.Fprintf(out, "%d changes could be made; testing %d of them, chosen by seed %d\n", len(chosen), number, seed)
+	var workers sync.WaitGroup
+	d := draw{left: chosen, number: number}
+	for range atOnce {
+		workers.Go(func() {
+			for c, more := d.next(ctx); more; c, more = d.next(ctx) {
+				began := time.Now()
+				v := l.notice(ctx, c)
+				d.tell(c, v)
+				fmt.Fprintf(out, "%-9s %4.0f s  %s\n", v, time.Since(began).Seconds(), c)
+			}
+		})
+	}
+	workers.Wait()
+	if ctx.Err() != nil || len(d.survivors) == 0 {
+		return ctx.Err()
+	}
+	fmt.Fprintf(out, "\n%d of %d changes that no test of their packages notices:\n", len(d.survivors), d.counted)
+	for _, c := range d.survivors {
+		fmt.Fprintf(out, "%s\n", c)
+	}
+	return fmt.Errorf("%d of %d changes survived: write a test for each, take its code away, or say why it means nothing",
+		len(d.survivors), d.counted)
+}
+
+// draw hands out changes until so many of them count.
+type draw struct {
+	mu              sync.Mutex
+	left, survivors []change
+	number, counted int // counted includes those that are being tested
+}
+
+func (d *draw) next(ctx context.Context) (change, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.counted >= d.number || len(d.left) == 0 || ctx.Err() != nil {
+		return change{}, false
+	}
+	c := d.left[0]
+	d.left, d.counted = d.left[1:], d.counted+1
+	return c, true
+}
+
+func (d *draw) tell(c change, v verdict) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch v {
+	case broken:
+		d.counted--
+	case survived:
+		d.survivors = append(d.survivors, c)
+	}
+}
+
+// notice returns what becomes of a change.
+func (l lab) notice(ctx context.Context, c change) verdict {
+	text, err := c.mutated(l.product)
+	if err != nil {
+		return broken
+	}
+	for _, pkg := range c.packages {
+		output, err := l.goTest(ctx, text, packageTimeout, pkg, "-failfast", "-skip", catalogue)
+		switch {
+		case ctx.Err() != nil:
+			return broken
+		case err == nil:
+		case strings.Contains(output, "[build failed]"), strings.Contains(output, "[setup failed]"),
+			badSQL.MatchString(output):
+			return broken
+		case strings.Contains(output, "panic: test timed out after"):
+			return hung
+		default:
+			return red
+		}
+	}
+	return survived
+}
