@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/pgdispatch/pgdispatch/internal/spelling"
 )
 
 const (
@@ -77,30 +79,11 @@ func nearestKey(key string) string {
 		keys[n] = o.key()
 	}
 	normal := strings.ToLower(strings.ReplaceAll(key, "-", "_"))
-	nearest := slices.MinFunc(keys, func(a, b string) int { return distance(normal, a) - distance(normal, b) })
-	if distance(normal, nearest) <= max(2, len(nearest)/3) {
+	nearest := slices.MinFunc(keys, func(a, b string) int {
+		return spelling.Distance(normal, a) - spelling.Distance(normal, b)
+	})
+	if spelling.Distance(normal, nearest) <= max(2, len(nearest)/3) {
 		return fmt.Sprintf("did you mean %s?", nearest)
 	}
 	return "the keys are " + strings.Join(keys, ", ")
-}
-
-// distance returns the Levenshtein distance between a and b, in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
-				changed++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/pgdispatch/pgdispatch/internal/spelling"
 )
 
 const prefix = "PGDISPATCH_"
@@ -62,23 +64,11 @@ func nearestVariable(name string, known []string) string {
 	bare := strings.TrimPrefix(strings.ToUpper(name), prefix)
 	distanceTo := func(variable string) int {
 		variable = strings.TrimPrefix(variable, prefix)
-		return min(distance(bare, variable), distance(strings.TrimSuffix(bare, "_FILE"), variable)+1)
+		return min(spelling.Distance(bare, variable), spelling.Distance(strings.TrimSuffix(bare, "_FILE"), variable)+1)
 	}
 	nearest := slices.MinFunc(known, func(a, b string) int { return distanceTo(a) - distanceTo(b) })
 	if distanceTo(nearest) <= max(2, len(strings.TrimPrefix(nearest, prefix))/3) {
 		return nearest
 	}
 	return ""
-}
-
-// Nearest returns the word that was probably meant by a misspelt one, or "" if none is near.
-func Nearest(misspelt string, words []string) string {
-	if len(words) == 0 {
-		return ""
-	}
-	nearest := slices.MinFunc(words, func(a, b string) int { return distance(misspelt, a) - distance(misspelt, b) })
-	if distance(misspelt, nearest) > max(1, len(nearest)/3) {
-		return ""
-	}
-	return nearest
 }

@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 	"github.com/pgdispatch/pgdispatch/sweeper"
-	"github.com/stretchr/testify/require"
 )
 
 func TestDeadLettersAreFoundReadReplayedAndDiscarded(t *testing.T) {
@@ -57,10 +58,6 @@ func TestDeadLettersAreFoundReadReplayedAndDiscarded(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"DISCARDED", "OPEN CANCELLED", "REPLAYED PENDING"}, states(),
 		"a dead letter whose replay was withdrawn is open again")
-	workspace, definition, err := b.KnowsName(t.Context(), "shop", "oder")
-	require.NoError(t, err)
-	require.True(t, workspace)
-	require.False(t, definition)
 }
 
 func TestRetentionIsChangedAndLeavesTheOtherSettingsAlone(t *testing.T) {

@@ -3,12 +3,8 @@ package operate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
@@ -96,54 +92,6 @@ type NewDefinition struct {
 	LimitKey         string          // of items without one; empty means none
 	LimitKeyParam    string          // the field of params with the limit key of items without one; empty means none
 	WorkflowIDPolicy temporal.Policy // empty means Reject
-}
-
-// Check refuses what the table would refuse, with the flag to correct.
-func (d NewDefinition) Check() error {
-	if err := CheckName("--name", d.Name); err != nil {
-		return err
-	}
-	for flag, id := range map[string]string{"--type": d.WorkflowType, "--task-queue": d.TaskQueue} {
-		if id == "" {
-			return fmt.Errorf("%s is missing", flag)
-		}
-	}
-	for flag, id := range map[string]string{"--type": d.WorkflowType, "--task-queue": d.TaskQueue,
-		"--namespace": d.Namespace} {
-		if len(id) > maxTemporalID || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl) {
-			return fmt.Errorf("%s is %.80q: it must have 1 to %d bytes and no control characters", flag, id,
-				maxTemporalID)
-		}
-	}
-	if d.Input != "" && !d.Input.IsKnown() {
-		return fmt.Errorf("--input is %.80q: it must be envelope, params, args or payloads", d.Input)
-	}
-	if d.WorkflowIDPolicy != "" && !d.WorkflowIDPolicy.IsKnown() {
-		return fmt.Errorf("--workflow-id-policy is %.80q: it must be reject, reuse or use_existing", d.WorkflowIDPolicy)
-	}
-	if !d.Kind.IsKnown() {
-		return fmt.Errorf("--kind is %.80q: it must be workflow or activity", d.Kind)
-	}
-	if d.Kind == temporal.Activity && d.ExecutionTimeout == nil {
-		return errors.New("--execution-timeout is missing: an activity needs one, such as 10m; it includes its retries")
-	}
-	for flag, key := range map[string]string{"--limit-key": d.LimitKey, "--limit-key-param": d.LimitKeyParam} {
-		if key != "" {
-			if err := CheckName(flag, key); err != nil {
-				return err
-			}
-		}
-	}
-	if d.LimitKey != "" && d.LimitKeyParam != "" {
-		return errors.New("--limit-key and --limit-key-param exclude each other: leave one out")
-	}
-	if d.MaxAttempts < 1 || d.MaxAttempts > maxTries {
-		return fmt.Errorf("--max-attempts is %d: it must be a whole number from 1 to %d", d.MaxAttempts, maxTries)
-	}
-	if d.ExecutionTimeout != nil && (*d.ExecutionTimeout < minExecution || *d.ExecutionTimeout > maxExecution) {
-		return fmt.Errorf("--execution-timeout is %s: it must be from 1s to 3650d", *d.ExecutionTimeout)
-	}
-	return nil
 }
 
 // CreateDefinition inserts a workflow definition with its first version, and returns its ID. It needs the owner's role.

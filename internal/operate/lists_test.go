@@ -233,3 +233,30 @@ func TestWorkspacesAreFoundByIDNameAndPrefix(t *testing.T) {
 	require.GreaterOrEqual(t, len(ids(b.CompleteWorkspaces(t.Context(), "", 10))), 3)
 	require.Empty(t, ids(b.CompleteWorkspaces(t.Context(), "%", 10)))
 }
+
+func TestNamesThatMayHaveBeenMeantAreOfOneKindAndInScope(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	wayne, _ := b.NewWorkspace("Wayne Enterprises", 0), b.NewWorkspace("wayne", 0)
+	b.Execute("insert into pgdispatch.limits (key, max_concurrent) values ('smtp', 1)")
+	b.Execute("update pgdispatch.workflow_definitions set limit_key = 'sms' where workspace_id = $1::uuid", wayne)
+	for _, row := range []struct {
+		of   operate.Named
+		name string
+		want operate.Names
+	}{
+		{operate.NamedWorkspace, "wayne", operate.Names{Known: true}},
+		{operate.NamedWorkspace, "WAYNE", operate.Names{Same: []string{"wayne"}, Near: []string{"Wayne Enterprises"}}},
+		{operate.NamedWorkspace, "enterprise", operate.Names{Near: []string{"Wayne Enterprises"}}},
+		{operate.NamedWorkspace, "smtp", operate.Names{}},
+		{operate.NamedKey, "smpp", operate.Names{Near: []string{"smtp"}}},
+		{operate.NamedKey, "sms", operate.Names{Known: true}},
+	} {
+		names, err := b.Names(t.Context(), row.of, row.name)
+		require.NoError(t, err)
+		require.Equal(t, row.want, names, row.name)
+	}
+	names, err := b.Within([]string{wayne}).Names(t.Context(), operate.NamedWorkspace, "wayn")
+	require.NoError(t, err)
+	require.Equal(t, operate.Names{Near: []string{"Wayne Enterprises"}}, names)
+}

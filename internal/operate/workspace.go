@@ -2,8 +2,6 @@ package operate
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
@@ -39,51 +37,6 @@ func (s *Store) CompleteWorkspaces(ctx context.Context, beginning string, atMost
 func (s *Store) WorkspacesNamed(ctx context.Context, ids, names []string, atMost int) ([]WorkspaceName, error) {
 	return postgres.Read[WorkspaceName](ctx, s.DB, "find workspaces", sql.Text("workspace_named"), ids, names, atMost,
 		s.Scope)
-}
-
-// namesNear is the number of names that are compared with a misspelt one.
-const namesNear = 10_000
-
-// Names are the names that may have been meant by one that nothing has.
-type Names struct {
-	Same []string // those that differ by case only
-	Near []string // others about as long
-}
-
-// WorkspaceNames returns the names of workspaces that may have been meant by a name that no workspace has.
-func (s *Store) WorkspaceNames(ctx context.Context, name string) (Names, error) {
-	return s.names(ctx, name, false, "")
-}
-
-// DefinitionNames returns the names of workflow definitions that may have been meant by a name that none has. An empty
-// workspaceID looks in all workspaces.
-func (s *Store) DefinitionNames(ctx context.Context, workspaceID, name string) (Names, error) {
-	return s.names(ctx, name, true, workspaceID)
-}
-
-func (s *Store) names(ctx context.Context, name string, definitions bool, workspaceID string) (Names, error) {
-	found, err := postgres.Values[string](ctx, s.DB, "look for similar names", sql.Text("names_near"),
-		name, definitions, postgres.OrNull(workspaceID), namesNear)
-	var names Names
-	names.Near = slices.DeleteFunc(found, func(other string) bool {
-		same := strings.EqualFold(other, name)
-		if same {
-			names.Same = append(names.Same, other)
-		}
-		return same
-	})
-	return names, err
-}
-
-// KnowsName reports whether a workspace and a definition with these names exist.
-func (s *Store) KnowsName(ctx context.Context, workspace,
-	definition string) (workspaceKnown, definitionKnown bool, err error) {
-	type answer struct{ Workspace, Definition bool }
-	known, err := postgres.Read[answer](ctx, s.DB, "find names", sql.Text("dead_known"), workspace, definition)
-	if err != nil || len(known) == 0 {
-		return false, false, err
-	}
-	return known[0].Workspace, known[0].Definition, nil
 }
 
 // Workspace is the current state of a workspace.

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/spelling"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -71,9 +72,12 @@ func PlanChange(plans []Plan, text string) (WorkspaceChange, error) {
 			return WorkspaceChange{Plan: plan.Name}, nil
 		}
 	}
-	return WorkspaceChange{},
-		fmt.Errorf("unknown plan %.80q: use %s, or insert it into pgdispatch.workspace_tiers", text,
-			strings.Join(names, ", "))
+	likely := ""
+	if nearest := spelling.Nearest(text, names); nearest != "" {
+		likely = fmt.Sprintf("; did you mean %s?", nearest)
+	}
+	return WorkspaceChange{}, fmt.Errorf("unknown plan %.80q: use %s, or insert it into pgdispatch.workspace_tiers%s",
+		text, strings.Join(names, ", "), likely)
 }
 
 // LimitChange parses the maximum number of concurrent workflows, or "plan" for the plan's limit.

@@ -23,12 +23,6 @@ where case $1::text when 'open' then f.open when 'any' then true else not f.open
 order by f.finished_at desc, f.id desc
 limit $9::bigint
 
--- name: dead_known
--- reads
--- $1 workspace, $2 definition. Returns whether one of that name exists.
-select exists (select from pgdispatch.workspaces w where w.name = $1::text) as workspace,
-       exists (select from pgdispatch.workflow_definitions d where d.name = $2::text) as definition
-
 -- name: dead_history
 -- reads
 -- $1 item, $2 workspaces (null: all). Its counted failures, earliest first.

@@ -128,20 +128,22 @@ limit $3::bigint
 
 -- name: names_near
 -- reads
--- $1 a name that no workspace or, if $2, no workflow definition has; of definitions, only those of workspace $3 (null:
--- any). Returns the names that may have been meant: those that differ by case only, and others about as long, at most
--- $4.
+-- $1 a name of a workspace, definition or limit key, as $2 says, $3 workspaces (null: all), $4 at most. Returns the name
+-- itself if something has it, then those that differ by case only, those that contain it, and others about as long.
 select n.name
 from (
-    select w.name from pgdispatch.workspaces w where not $2::boolean
+    select 'workspace', w.name, w.id from pgdispatch.workspaces w
     union all
-    select d.name
-    from pgdispatch.workflow_definitions d
-    where $2::boolean and ($3::text is null or d.workspace_id = $3::text::uuid)
-) n
-where abs(length(n.name) - length($1::text)) <= 3 or lower(n.name) = lower($1::text)
+    select 'definition', d.name, d.workspace_id from pgdispatch.workflow_definitions d
+    union all
+    select 'key', d.limit_key, d.workspace_id from pgdispatch.workflow_definitions d where d.limit_key is not null
+    union all
+    select 'key', l.key, l.workspace_id from pgdispatch.limits l
+) n (kind, name, workspace_id)
+where n.kind = $2::text and ($3::text[] is null or n.workspace_id = any ($3::text[]::uuid[]))
+  and (abs(length(n.name) - length($1::text)) <= 3 or position(lower($1::text) in lower(n.name)) > 0)
 group by n.name
-order by lower(n.name) <> lower($1::text), n.name
+order by n.name <> $1::text, lower(n.name) <> lower($1::text), position(lower($1::text) in lower(n.name)) = 0, n.name
 limit $4::bigint
 
 -- name: workspace_list

@@ -121,7 +121,7 @@ func TestABadKeyOrStartOptionIsNamed(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	for bad, want := range map[string]string{
-		`{"workspace": "shop", "definition": "order", "start_options": []}`: "line 3: start_options is an array: it " +
+		`{"workspace": "shop", "definition": "order", "start_options": []}`: "line 3: start_options is []: it " +
 			"must be an object",
 		`{"workspace": "shop", "definition": "order", "start_options": {"retry": 1}}`: "line 3: enqueue items: ERROR: " +
 			"start_options has no field retry (SQLSTATE PGD11)\ndocs/enqueue.md lists the fields.\n",
@@ -154,7 +154,7 @@ func TestABadLineStopsWithItsNumberAndFieldAndThoseBeforeItStay(t *testing.T) {
 		`{"workspace": "shop", "definition": "order", "priority": 101}`: "line 3: priority is 101: it must " +
 			"be a whole number from -100 to 100",
 		`{"workspace": "shop", "definition": "order", "priority": 1.5}`: `line 3: priority is "1.5"`,
-		`{"workspace": "shop", "definition": "order", "params": [1]}`: "line 3: params is an array: it " +
+		`{"workspace": "shop", "definition": "order", "params": [1]}`: "line 3: params is [1]: it " +
 			"must be an object",
 		`{"workspace": "shop", "definition": "order", "params": {"a": "\u0000"}}`:      "line 3: params: ",
 		`{"workspace": "shop", "definition": "order", "params": {"secret": 1e999999}}`: "line 3: ",

@@ -71,5 +71,5 @@ func TestLimitsRefuseBadInputByName(t *testing.T) {
 	}
 	_, stderr, code := d.tries("enqueue", "order", "--workspace", "shop", "--limit-key", strings.Repeat("k", 201))
 	require.NotZero(t, code)
-	require.Contains(t, stderr, "--limit-key: the key ")
+	require.Contains(t, stderr, "limit_key has 201 characters: a limit key must have 1 to 200")
 }

@@ -53,6 +53,7 @@ func TestNamesMatchWhateverTheirCaseUnlessThatIsAmbiguous(t *testing.T) {
 func TestAnUnknownNameGetsASuggestion(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
+	d.types("limits", "set", "smtp", "--max", "3")
 	for args, want := range map[string]string{
 		"workspaces pause shoop":                "see `pgdispatch workspaces list`; did you mean \"shop\"?\n",
 		"workspaces show SHOP2":                 `; did you mean "shop"?`,
@@ -61,7 +62,10 @@ func TestAnUnknownNameGetsASuggestion(t *testing.T) {
 		"enqueue oder --workspace shop":         `its definitions are order; did you mean "order"?`,
 		"workspaces list --after shoq":          `; did you mean "shop"?`,
 		"workspaces pause something-else":       "see `pgdispatch workspaces list`\n",
-		"items list --definition somethingelse": "see `pgdispatch workspaces show`\n",
+		"items list --definition somethingelse": "see `pgdispatch definitions list`\n",
+		"items list --definition der":           "`pgdispatch definitions list`; did you mean \"order\"?\n",
+		"limits remove smpp":                    `; did you mean "smtp"?`,
+		"workspaces set-plan shop PRE":          "; did you mean PRO?\n",
 	} {
 		_, errs, code := d.tries(strings.Fields(args)...)
 		require.Equal(t, 1, code, args)

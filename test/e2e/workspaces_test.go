@@ -163,7 +163,7 @@ func TestWorkspacesRefuseBadInputByName(t *testing.T) {
 			`--params must be a JSON object or array, such as '{"orderId": 42}'`},
 		{[]string{"enqueue", "order", "--workspace", "shop", "--params", "secret{"}, `--params must be a JSON object`},
 		{[]string{"enqueue", "order", "--workspace", "shop", "--priority", "101"},
-			"--priority is 101: it must be a whole number from -100 to 100"},
+			"priority 101 is out of range: it must be between -100 and 100"},
 		{[]string{"enqueue", "order", "--workspace", "shop", "--run-at", "soon"},
 			`--run-at is "soon": it must be a time such as 2026-08-01T10:00:00Z, ` +
 				`a day such as 2026-08-01, or a delay such as 30m`},

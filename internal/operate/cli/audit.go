@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/spf13/cobra"
+
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
-	"github.com/spf13/cobra"
 )
 
 func (a *App) auditCommand() *cobra.Command {
 	group := &cobra.Command{Use: "audit", Short: "Show who changed what, and when"}
 	list := a.auditListCommand()
-	config.AddFlags(list.Flags(), config.DatabaseOptions)
 	group.AddCommand(list)
 	return group
 }
@@ -28,8 +27,7 @@ func (a *App) auditListCommand() *cobra.Command {
 		Long: "List changes by commands and the web view, newest first. BY is the name given with the change, ROLE the\n" +
 			"Postgres role. Of changes by plain SQL, only requests to stop executions are listed.",
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
-			err := errors.Join(checkOutput(output), checkLimit(limit), checkBefore(filter.Before), clean("by", filter.Who),
-				clean("action", filter.Action))
+			err := errors.Join(clean("by", filter.Who), clean("action", filter.Action))
 			if err != nil {
 				return err
 			}
@@ -40,10 +38,7 @@ func (a *App) auditListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return a.printJSON(changes)
-			}
-			return a.printAudit(changes, limit)
+			return a.printAudit(changes, limit, output)
 		}),
 	}
 	command.Flags().StringVar(&filter.Who, "by", "", "only changes by this person")
@@ -51,12 +46,12 @@ func (a *App) auditListCommand() *cobra.Command {
 		"only actions with this prefix, such as workspaces or 'dead replay'")
 	addPeriod(command.Flags(), &since, &until)
 	command.Flags().Int64Var(&filter.Before, "before", 0, "only rows with a lower ID, for the next page")
-	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
+	addLimit(command.Flags(), &limit)
 	addOutput(command.Flags(), &output)
 	return command
 }
 
-func (a *App) printAudit(changes []operate.Administered, limit int) error {
+func (a *App) printAudit(changes []operate.Administered, limit int, output string) error {
 	return list[operate.Administered]{
 		rows: changes, limit: limit, none: "no changes match",
 		more:  func(last operate.Administered) string { return fmt.Sprintf("continue with --before %d", last.ID) },
@@ -65,5 +60,5 @@ func (a *App) printAudit(changes []operate.Administered, limit int) error {
 			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s", c.ID, stamp(c.At), view.Printable(c.Who),
 				view.Printable(c.Role), view.Printable(c.Action), view.Printable(c.Subject), cut(view.ChangeWords(c.Details)))
 		},
-	}.print(a.Stdout)
+	}.print(a, output)
 }

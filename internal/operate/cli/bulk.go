@@ -293,7 +293,7 @@ func (a *App) enqueueMany(ctx context.Context, store *operate.Store, f bulkFlags
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, strings.TrimSpace(b.result.summary()+b.result.goOn()))
 	}
-	return a.printCreated(b.result, output, "%s\n", b.result.summary())
+	return a.say(output, b.result, "%s", b.result.summary())
 }
 
 // goOn says how to continue after an error.

@@ -53,18 +53,12 @@ func (n *bulkNames) resolve(ctx context.Context, workspace, definition string, i
 	if found.err != nil {
 		return found.err
 	}
-	d, err := definitionNamed(found.definitions, definition)
-	switch {
-	case err != nil:
+	d, err := oneDefinition(found.WorkspaceName, found.definitions, definition)
+	if err != nil {
 		return fmt.Errorf("definition: %w", err)
-	case d == nil:
-		return fmt.Errorf("definition: %w", noDefinition(found.Name, definition, found.definitions))
-	case !d.Startable():
-		return fmt.Errorf("definition %.80q has no version, so it cannot be started: `pgdispatch definitions "+
-			"version` adds one", d.Name)
 	}
 	item.WorkspaceID, item.WorkflowDefinitionID = found.ID, d.ID
-	return nil
+	return startable(d)
 }
 
 func (n *bulkNames) find(ctx context.Context, workspace string) (w bulkWorkspace) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
 
@@ -61,7 +62,11 @@ func (a *App) Root(others ...*cobra.Command) *cobra.Command {
 	}
 	root.PersistentPreRun = a.warnUnknown
 	root.AddCommand(others...)
-	root.AddCommand(a.commands()...)
+	for _, command := range a.commands() {
+		addDatabase(command)
+		root.AddCommand(command)
+	}
+	root.AddCommand(a.versionCommand())
 	a.completeShared(root)
 	for _, group := range root.Commands() {
 		if group.HasSubCommands() {
@@ -87,12 +92,22 @@ func refuseUnknown(group *cobra.Command, args []string) error {
 		strings.Join(names, ", "))
 }
 
-// commands returns all commands but `run`, and cobra's own help and completion.
+// commands returns all commands but `run`, `version`, and cobra's own help and completion.
 func (a *App) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.migrateCommand(), a.statusCommand(), a.settingsCommand(), a.enqueueCommand(), a.itemsCommand(),
 		a.deadCommand(), a.executionsCommand(), a.workspacesCommand(), a.limitsCommand(), a.definitionsCommand(),
-		a.auditCommand(), a.doctorCommand(), a.versionCommand(),
+		a.auditCommand(), a.doctorCommand(),
+	}
+}
+
+// addDatabase adds the flags of the database to the commands that have none yet.
+func addDatabase(command *cobra.Command) {
+	for _, child := range command.Commands() {
+		addDatabase(child)
+	}
+	if !command.HasSubCommands() && command.Flags().Lookup("database-url") == nil {
+		config.AddFlags(command.Flags(), config.DatabaseOptions)
 	}
 }
 

@@ -114,7 +114,7 @@ func (a *App) workspaceNames(command *cobra.Command, _ []string, begun string) (
 // definitionNames suggests names of workflow definitions, of one workspace if the flag --workspace says so.
 func (a *App) definitionNames(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return a.suggest(command, func(ctx context.Context, store *operate.Store) ([]string, error) {
-		workspace, err := givenWorkspace(ctx, command, store)
+		workspace, err := ofWorkspace(ctx, command, store)
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +145,7 @@ func (a *App) planNames(command *cobra.Command, _ []string, begun string) ([]str
 // limitKeys suggests keys that have a limit, in one workspace if the flag --workspace says so.
 func (a *App) limitKeys(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return a.suggest(command, func(ctx context.Context, store *operate.Store) ([]string, error) {
-		workspace, err := givenWorkspace(ctx, command, store)
+		workspace, err := ofWorkspace(ctx, command, store)
 		if err != nil {
 			return nil, err
 		}
@@ -161,13 +161,14 @@ func (a *App) limitKeys(command *cobra.Command, _ []string, begun string) ([]str
 // Completion looks at so many definitions and limits for those that begin with the text.
 const definitionsRead, limitsRead = 1000, 1000
 
-// givenWorkspace returns the ID of the workspace in the flag --workspace, or "".
-func givenWorkspace(ctx context.Context, command *cobra.Command, store *operate.Store) (string, error) {
+// ofWorkspace returns the ID of the workspace in the flag --workspace, or "".
+func ofWorkspace(ctx context.Context, command *cobra.Command, store *operate.Store) (string, error) {
 	flag := command.Flags().Lookup("workspace")
 	if flag == nil {
 		return "", nil
 	}
-	return optionalWorkspace(ctx, store, flag.Value.String())
+	found, err := givenWorkspace(ctx, store, flag.Value.String())
+	return found.ID, err
 }
 
 // beginning returns the names that begin with a text, ignoring case.

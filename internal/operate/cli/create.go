@@ -34,7 +34,7 @@ func (a *App) workspacesCreateCommand() *cobra.Command {
 		Example: "  pgdispatch workspaces create Acme --plan PRO\n  pgdispatch workspaces create Acme --limit 8 " +
 			"--rate 2.5 --paused",
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-			if err := errors.Join(checkOutput(output), checkWho(who), operate.CheckName("NAME", args[0])); err != nil {
+			if err := operate.CheckName("NAME", args[0]); err != nil {
 				return err
 			}
 			workspace := operate.NewWorkspace{Name: args[0], Paused: paused}
@@ -48,8 +48,8 @@ func (a *App) workspacesCreateCommand() *cobra.Command {
 			if err != nil {
 				return explainOwner(err)
 			}
-			return a.printCreated(made, output, "created workspace %s with the ID %s on plan %s; `pgdispatch "+
-				"definitions create` adds what it can start\n",
+			return a.say(output, made, "created workspace %s with the ID %s on plan %s; `pgdispatch "+
+				"definitions create` adds what it can start",
 				view.Printable(args[0]), made.ID, made.Plan)
 		}),
 	}
@@ -100,15 +100,6 @@ func refuseTwin(ctx context.Context, store *operate.Store, name string, allowed 
 	}
 	return fmt.Errorf("workspace %s has the name %.80q already: choose another, or repeat it with --twin", found[0].ID,
 		name)
-}
-
-// printCreated prints what was created, as JSON or as a line.
-func (a *App) printCreated(made any, output, format string, args ...any) error {
-	if output == "json" {
-		return a.printJSON(made)
-	}
-	_, err := fmt.Fprintf(a.Stdout, format, args...)
-	return err
 }
 
 func needed(flags map[string]string) error {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
@@ -24,12 +23,9 @@ func (a *App) deadCommand() *cobra.Command {
 		Long: "List, replay and discard dead letters: items that failed permanently.\n" +
 			"A REF is an item ID, an execution ID, or a workflow ID (execution-...).",
 	}
-	for _, command := range []*cobra.Command{a.deadListCommand(),
+	group.AddCommand(a.deadListCommand(),
 		a.itemShowCommand("Show a dead letter with its params, error and timeline", lettersOf),
-		a.deadReplayCommand(), a.deadDiscardCommand()} {
-		config.AddFlags(command.Flags(), config.DatabaseOptions)
-		group.AddCommand(command)
-	}
+		a.deadReplayCommand(), a.deadDiscardCommand())
 	return group
 }
 
@@ -40,14 +36,8 @@ func (a *App) deadListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List dead letters, latest failure first", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			if !slices.Contains(letterStates, state) {
 				return fmt.Errorf("--state is %q: it must be open, replayed, discarded or any", state)
-			}
-			if err := checkLimit(limit); err != nil {
-				return err
 			}
 			ids, err := filter.findLetters(ctx, store, state, limit)
 			if err != nil {
@@ -57,15 +47,12 @@ func (a *App) deadListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return a.printJSON(letters)
-			}
-			return a.printLetters(letters, limit)
+			return a.printLetters(letters, limit, output)
 		}),
 	}
 	filter.add(command.Flags())
 	command.Flags().StringVar(&state, "state", "open", "filter by state: open, replayed, discarded or any")
-	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
+	addLimit(command.Flags(), &limit)
 	addOutput(command.Flags(), &output)
 	a.complete(command, map[string]completion{"state": fixed(letterStates...)})
 	return command

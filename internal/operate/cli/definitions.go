@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
@@ -31,11 +29,8 @@ func (a *App) definitionsCommand() *cobra.Command {
 			"[{\"from\": \"a\", \"to\": \"b\"}]}.\n" +
 			"Its node IDs are part of the workflow's input; what else is in it is for your own worker.",
 	}
-	for _, command := range []*cobra.Command{a.definitionsListCommand(), a.definitionsCreateCommand(),
-		a.definitionsVersionCommand()} {
-		config.AddFlags(command.Flags(), config.DatabaseOptions)
-		group.AddCommand(command)
-	}
+	group.AddCommand(a.definitionsListCommand(), a.definitionsCreateCommand(),
+		a.definitionsVersionCommand())
 	return group
 }
 
@@ -45,39 +40,33 @@ func (a *App) definitionsListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List workflow definitions by workspace and name", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
-			if err := errors.Join(checkOutput(output), checkLimit(limit), clean("name", name)); err != nil {
+			if err := clean("name", name); err != nil {
 				return err
 			}
 			if after != "" && !operate.IsUUID(after) {
 				return fmt.Errorf("--after is %.80q: it must be a definition's ID", after)
 			}
-			var only operate.WorkspaceName
-			if workspace != "" {
-				var err error
-				if only, err = workspaceOf(ctx, store, workspace); err != nil {
-					return fmt.Errorf("--workspace: %w", err)
-				}
+			only, err := givenWorkspace(ctx, store, workspace)
+			if err != nil {
+				return err
 			}
 			definitions, err := store.ListDefinitions(ctx, only.ID, name, after, limit)
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return a.printJSON(definitions)
-			}
-			return a.printDefinitions(definitions, limit)
+			return a.printDefinitions(definitions, limit, output)
 		}),
 	}
 	flags := command.Flags()
 	flags.StringVar(&workspace, "workspace", "", "only this workspace, by ID or name")
 	flags.StringVar(&name, "name", "", "only names that contain this text, ignoring case")
 	flags.StringVar(&after, "after", "", "only rows after this one, for the next page")
-	flags.IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
+	addLimit(flags, &limit)
 	addOutput(flags, &output)
 	return command
 }
 
-func (a *App) printDefinitions(definitions []operate.WorkspaceDefinition, limit int) error {
+func (a *App) printDefinitions(definitions []operate.WorkspaceDefinition, limit int, output string) error {
 	return list[operate.WorkspaceDefinition]{
 		rows: definitions, limit: limit,
 		none:  "no workflow definitions match; `pgdispatch definitions create` adds one",
@@ -86,7 +75,7 @@ func (a *App) printDefinitions(definitions []operate.WorkspaceDefinition, limit 
 		cells: func(d operate.WorkspaceDefinition) string {
 			return view.Printable(d.Workspace) + "\t" + definitionCells(d.Definition, "-")
 		},
-	}.print(a.Stdout)
+	}.print(a, output)
 }
 
 const definitionHeads = "DEFINITION\tID\tKIND\tTYPE\tNAMESPACE\tTASK QUEUE\tVERSION\tMAX ATTEMPTS\tTIMEOUT"
@@ -117,8 +106,8 @@ func (a *App) definitionsCreateCommand() *cobra.Command {
 			"--graph graph.json\n" + activityExample,
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
-		if err := errors.Join(checkOutput(output), checkWho(who), needed(map[string]string{"workspace": workspace,
-			"name": made.Name})); err != nil {
+		if err := needed(map[string]string{"workspace": workspace,
+			"name": made.Name, "type": made.WorkflowType, "task-queue": made.TaskQueue}); err != nil {
 			return err
 		}
 		if timeout != "" {
@@ -132,20 +121,17 @@ func (a *App) definitionsCreateCommand() *cobra.Command {
 		if made.Graph, err = readGraph(graph, command.InOrStdin()); err != nil {
 			return err
 		}
-		if err := made.Check(); err != nil {
-			return err
-		}
-		found, err := workspaceOf(ctx, store, workspace)
+		found, err := givenWorkspace(ctx, store, workspace)
 		if err != nil {
-			return fmt.Errorf("--workspace: %w", err)
+			return err
 		}
 		made.WorkspaceID = found.ID
 		id, err := store.CreateDefinition(ctx, made, who)
 		if err != nil {
 			return explainOwner(err)
 		}
-		return a.printCreated(map[string]any{"id": id, "version": 1}, output,
-			"created definition %s with the ID %s and version 1; `pgdispatch enqueue` starts it\n",
+		return a.say(output, map[string]any{"id": id, "version": 1},
+			"created definition %s with the ID %s and version 1; `pgdispatch enqueue` starts it",
 			view.Printable(made.Name), id)
 	})
 	flags := command.Flags()
@@ -177,35 +163,24 @@ func (a *App) definitionsVersionCommand() *cobra.Command {
 		ValidArgsFunction: arguments(a.definitionNames),
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := errors.Join(checkOutput(output), checkWho(who), needed(map[string]string{"workspace": workspace,
-			"graph": graph})); err != nil {
+		if err := needed(map[string]string{"workspace": workspace,
+			"graph": graph}); err != nil {
 			return err
 		}
 		text, err := readGraph(graph, command.InOrStdin())
 		if err != nil {
 			return err
 		}
-		found, err := workspaceOf(ctx, store, workspace)
-		if err != nil {
-			return fmt.Errorf("--workspace: %w", err)
-		}
-		definitions, err := store.Definitions(ctx, found.ID, 0)
+		_, d, err := definitionOf(ctx, store, workspace, args[0])
 		if err != nil {
 			return err
-		}
-		d, err := definitionNamed(definitions, args[0])
-		if err != nil {
-			return err
-		}
-		if d == nil {
-			return noDefinition(found.Name, args[0], definitions)
 		}
 		version, err := store.AddVersion(ctx, d.ID, text, who)
 		if err != nil {
 			return explainOwner(err)
 		}
-		return a.printCreated(map[string]any{"id": d.ID, "version": version}, output,
-			"definition %s has version %d now: items that were not claimed before take it\n", view.Printable(d.Name),
+		return a.say(output, map[string]any{"id": d.ID, "version": version},
+			"definition %s has version %d now: items that were not claimed before take it", view.Printable(d.Name),
 			version)
 	})
 	flags := command.Flags()

@@ -8,10 +8,11 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate/doctor"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
-	"github.com/spf13/cobra"
 )
 
 // Exit codes of doctor.
@@ -32,7 +33,7 @@ func (a *App) doctorCommand() *cobra.Command {
 			"invalid arguments.",
 		RunE: func(command *cobra.Command, _ []string) error {
 			c, err := config.Read(command.Flags(), a.LookupEnv, config.DoctorOptions)
-			if err = errors.Join(err, checkOutput(output)); err != nil {
+			if err = errors.Join(err, checkShared(command.Flags())); err != nil {
 				return coded{err, exitUnknown}
 			}
 			ctx, cancel := context.WithTimeoutCause(command.Context(), timeout,

@@ -9,12 +9,12 @@ import (
 	"io"
 	"strings"
 
-	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 func (a *App) enqueueCommand() *cobra.Command {
@@ -35,8 +35,7 @@ func (a *App) enqueueCommand() *cobra.Command {
 		ValidArgsFunction: arguments(a.definitionNames),
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := errors.Join(many.check(command.Flags()), policy.check(command.Flags()), checkOutput(output),
-			checkWho(who)); err != nil {
+		if err := errors.Join(many.check(command.Flags()), policy.check(command.Flags())); err != nil {
 			return err
 		}
 		if many.from != "" {
@@ -48,10 +47,14 @@ func (a *App) enqueueCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		definition, err := definitionOf(ctx, store, workspace, args[0], &item)
+		workspaceID, definition, err := definitionOf(ctx, store, workspace, args[0])
+		if err == nil {
+			err = startable(definition)
+		}
 		if err != nil {
 			return err
 		}
+		item.WorkspaceID, item.WorkflowDefinitionID = workspaceID, definition.ID
 		if item.KeyPolicy = policy.KeyPolicy; item.Key != "" {
 			return a.enqueueKeyed(ctx, store, item, who, output)
 		}
@@ -68,7 +71,6 @@ func (a *App) enqueueCommand() *cobra.Command {
 	many.add(flags)
 	addWho(flags, &who)
 	addOutput(flags, &output)
-	config.AddFlags(flags, config.DatabaseOptions)
 	return command
 }
 
@@ -97,7 +99,7 @@ func (f itemFlags) read(stdin io.Reader) (item operate.NewItem, err error) {
 	if item.Params, err = readParams(f.Params, stdin); err != nil {
 		return item, err
 	}
-	if err := errors.Join(checkItem(item), clean("idempotency-key", item.IdempotencyKey),
+	if err := errors.Join(clean("idempotency-key", item.IdempotencyKey),
 		clean("limit-key", item.LimitKey), clean("workflow-id", item.WorkflowID)); err != nil {
 		return item, err
 	}
@@ -128,73 +130,67 @@ func readParams(params string, stdin io.Reader) (string, error) {
 	return params, nil
 }
 
-func checkItem(item operate.NewItem) error {
-	switch {
-	case item.Priority < -100 || item.Priority > 100:
-		return fmt.Errorf("--priority is %d: it must be a whole number from -100 to 100", item.Priority)
-	case len(item.IdempotencyKey) > 200:
-		return errors.New("--idempotency-key must have at most 200 characters")
-	case item.LimitKey != "" && operate.CheckKey(item.LimitKey) != nil:
-		return fmt.Errorf("--limit-key: %w", operate.CheckKey(item.LimitKey))
-	}
-	return nil
-}
-
-// definitionOf finds a workspace's definition by ID or name, and sets both IDs in item.
-func definitionOf(ctx context.Context, store *operate.Store, workspace, definition string,
-	item *operate.NewItem) (operate.Definition, error) {
+// definitionOf finds a definition by ID or name, and the ID of its workspace, which the flag --workspace gives.
+func definitionOf(ctx context.Context, store *operate.Store, workspace, idOrName string) (workspaceID string,
+	d operate.Definition, err error) {
 	if workspace == "" {
-		return operate.Definition{}, errors.New("--workspace is required: give a workspace ID or name; see " +
-			"`pgdispatch workspaces list`")
+		return "", d, errors.New("--workspace is required: give a workspace ID or name; see `pgdispatch workspaces list`")
 	}
-	found, err := workspaceOf(ctx, store, workspace)
+	found, err := givenWorkspace(ctx, store, workspace)
 	if err != nil {
-		return operate.Definition{}, fmt.Errorf("--workspace: %w", err)
+		return "", d, err
 	}
 	definitions, err := store.Definitions(ctx, found.ID, 0)
 	if err != nil {
-		return operate.Definition{}, err
+		return "", d, err
 	}
-	d, err := definitionNamed(definitions, definition)
-	if err != nil {
-		return operate.Definition{}, err
-	}
-	if d == nil {
-		return operate.Definition{}, noDefinition(found.Name, definition, definitions)
-	}
-	if !d.Startable() {
-		return *d, fmt.Errorf("definition %q has no version and cannot be started: `pgdispatch definitions "+
-			"version` adds one", d.Name)
-	}
-	item.WorkspaceID, item.WorkflowDefinitionID = found.ID, d.ID
-	return *d, nil
+	d, err = oneDefinition(found, definitions, idOrName)
+	return found.ID, d, err
 }
 
-func noDefinition(workspace, definition string, definitions []operate.Definition) error {
-	if len(definitions) == 0 {
-		return fmt.Errorf("workspace %q has no workflow definition: `pgdispatch definitions create` adds one",
-			workspace)
+// startable refuses a definition without a version that needs one.
+func startable(d operate.Definition) error {
+	if d.Startable() {
+		return nil
 	}
-	names, shown := make([]string, len(definitions)), make([]string, len(definitions))
+	return fmt.Errorf("definition %.80q has no version and cannot be started: `pgdispatch definitions version` adds one",
+		d.Name)
+}
+
+// oneDefinition returns the definition of a workspace with this ID or name, whatever its case if none is written like
+// that.
+func oneDefinition(w operate.WorkspaceName, definitions []operate.Definition,
+	idOrName string) (operate.Definition, error) {
+	names, shown, same := make([]string, len(definitions)), make([]string, len(definitions)), []string{}
 	for n, d := range definitions {
+		if d.Name == idOrName || d.ID == strings.ToLower(idOrName) {
+			return d, nil
+		}
+		if strings.EqualFold(d.Name, idOrName) {
+			same = append(same, d.Name)
+		}
 		names[n], shown[n] = d.Name, view.Printable(d.Name)
 	}
-	return fmt.Errorf("workspace %q has no workflow definition %.80q; its definitions are %s%s",
-		workspace, definition, cut(strings.Join(shown, ", ")), didYouMean(definition, names))
+	name, err := oneOf(idOrName, same)
+	switch {
+	case err != nil:
+		return operate.Definition{}, err
+	case name != "":
+		return oneDefinition(w, definitions, name)
+	case len(definitions) == 0:
+		return operate.Definition{}, fmt.Errorf("workspace %q has no workflow definition: `pgdispatch definitions create` "+
+			"adds one", w.Name)
+	}
+	return operate.Definition{}, fmt.Errorf("workspace %q has no workflow definition %.80q; its definitions are %s%s",
+		w.Name, idOrName, cut(strings.Join(shown, ", ")), didYouMean(idOrName, names))
 }
 
 func (a *App) printEnqueued(made operate.Enqueued, workflowID string, definition operate.Definition,
 	output string) error {
-	if output == "json" {
-		return a.printJSON(made)
-	}
 	if !made.Inserted {
-		_, err := fmt.Fprintf(a.Stdout,
-			"item %d already has this idempotency key; nothing was enqueued. See `pgdispatch items show %d`\n", made.ID, made.ID)
-		return err
+		return a.say(output, made, "item %d already has this idempotency key; nothing was enqueued. See `pgdispatch items "+
+			"show %d`", made.ID, made.ID)
 	}
-	_, err := fmt.Fprintf(a.Stdout,
-		"enqueued item %d: %s %s on task queue %s. Follow it with `pgdispatch items show %d`\n",
+	return a.say(output, made, "enqueued item %d: %s %s on task queue %s. Follow it with `pgdispatch items show %d`",
 		made.ID, definition.Kind, workflowID, view.Printable(definition.TaskQueue), made.ID)
-	return err
 }

@@ -56,11 +56,8 @@ func (a *App) enqueueKeyed(ctx context.Context, store *operate.Store, item opera
 		return err
 	case len(all) == 0:
 		return errors.New("a trigger of your own on pgdispatch.workflow_execution_queue suppressed the item")
-	case output == "json":
-		return a.printJSON(all[0])
 	}
 	made := all[0]
-	_, err = fmt.Fprintf(a.Stdout, "%s item %d: execution %s. Follow it with `pgdispatch items show %d`\n",
-		made.Action, made.ID, made.ExecutionID, made.ID)
-	return err
+	return a.say(output, made, "%s item %d: execution %s. Follow it with `pgdispatch items show %d`", made.Action, made.ID,
+		made.ExecutionID, made.ID)
 }

@@ -55,9 +55,6 @@ func (a *App) executionsShowCommand() *cobra.Command {
 	var ask bool
 	command := &cobra.Command{Use: "show REF", Short: "Show an execution with its item", Args: cobra.ExactArgs(1)}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := checkOutput(output); err != nil {
-			return err
-		}
 		items, err := itemsOf(ctx, store, args, true)
 		if err != nil {
 			return err

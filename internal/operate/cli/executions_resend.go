@@ -2,13 +2,11 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
-	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
@@ -22,9 +20,6 @@ func (a *App) executionsResendCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {
-			return err
-		}
 		id, err := strconv.ParseInt(args[0], 10, 64)
 		if err != nil || id < 1 {
 			return fmt.Errorf("the signal is %.80q: it must be an ID of `pgdispatch executions signals --state given-up`",
@@ -34,15 +29,9 @@ func (a *App) executionsResendCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if output == "json" {
-			return a.printJSON(sent)
-		}
-		_, err = fmt.Fprintf(a.Stdout, "signal %d was sent again as signal %d, to execution-%s\n", id, sent.ID,
-			sent.ExecutionID)
-		return err
+		return a.say(output, sent, "signal %d was sent again as signal %d, to execution-%s", id, sent.ID, sent.ExecutionID)
 	})
 	addWho(command.Flags(), &who)
 	addOutput(command.Flags(), &output)
-	config.AddFlags(command.Flags(), config.DatabaseOptions)
 	return command
 }

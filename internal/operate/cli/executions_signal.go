@@ -3,14 +3,12 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
@@ -34,28 +32,25 @@ func (a *App) executionsSignalCommand() *cobra.Command {
 			"pgdispatch.signal_workflow does.",
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := errors.Join(checkOutput(output), checkWho(who), checkPayload(payload)); err != nil {
+		if err := checkPayload(payload); err != nil {
 			return err
 		}
 		sent, err := sendSignal(ctx, store, workspace, args[0], args[1], payload, who)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case output == "json":
-			return a.printJSON(sent)
-		case sent.QueueItemID > 0:
-			fmt.Fprintf(a.Stdout, "%d  ", sent.QueueItemID)
 		}
-		_, err = fmt.Fprintf(a.Stdout, "%s  sent as signal %d: a replica will deliver it\n", view.Printable(sent.WorkflowID),
-			sent.Signal)
-		return err
+		item := ""
+		if sent.QueueItemID > 0 {
+			item = fmt.Sprintf("%d  ", sent.QueueItemID)
+		}
+		return a.say(output, sent, "%s%s  sent as signal %d: a replica will deliver it", item,
+			view.Printable(sent.WorkflowID), sent.Signal)
 	})
 	command.Flags().StringVar(&workspace, "workspace", "",
 		"workspace whose item names the workflow ID REF, by ID or name")
 	command.Flags().StringVar(&payload, "payload", "", "argument of the signal, as JSON (default: none)")
 	addWho(command.Flags(), &who)
 	addOutput(command.Flags(), &output)
-	config.AddFlags(command.Flags(), config.DatabaseOptions)
 	return command
 }
 
@@ -70,9 +65,9 @@ func sendSignal(ctx context.Context, store *operate.Store, workspace, ref, name,
 		id, err := store.SendSignal(ctx, items[0].ExecutionID, name, payload, who)
 		return signalled{items[0].ExecutionID, items[0].ID, items[0].WorkflowID, id}, err
 	}
-	found, err := workspaceOf(ctx, store, workspace)
+	found, err := givenWorkspace(ctx, store, workspace)
 	if err != nil {
-		return signalled{}, fmt.Errorf("--workspace: %w", err)
+		return signalled{}, err
 	}
 	id, err := store.SendSignalTo(ctx, found.ID, ref, name, payload, who)
 	return signalled{WorkflowID: ref, Signal: id}, err
@@ -96,9 +91,6 @@ func (a *App) executionsSignalsCommand() *cobra.Command {
 		Long: "List the signals to a workflow, or to all workflows, newest first.",
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := errors.Join(checkOutput(output), checkLimit(limit)); err != nil {
-			return err
-		}
 		for n, state := range states {
 			if !slices.Contains(signalStates, state) {
 				return fmt.Errorf("--state is %.80q: it must be one or more of %s", state, strings.Join(signalStates, ", "))
@@ -117,20 +109,16 @@ func (a *App) executionsSignalsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if output == "json" {
-			return a.printJSON(signals)
-		}
-		return a.printSignals(signals)
+		return a.printSignals(signals, output)
 	})
 	command.Flags().StringSliceVar(&states, "state", nil, "only in these states: "+strings.Join(signalStates, ", "))
-	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
+	addLimit(command.Flags(), &limit)
 	addOutput(command.Flags(), &output)
-	config.AddFlags(command.Flags(), config.DatabaseOptions)
 	a.complete(command, map[string]completion{"state": fixed(signalStates...)})
 	return command
 }
 
-func (a *App) printSignals(signals []operate.Signal) error {
+func (a *App) printSignals(signals []operate.Signal, output string) error {
 	return list[operate.Signal]{
 		rows: signals, none: "no signals match", heads: "ID\tSENT\tWORKFLOW\tNAME\tSTATE\tTRIES\tNOTE",
 		cells: func(s operate.Signal) string {
@@ -141,5 +129,5 @@ func (a *App) printSignals(signals []operate.Signal) error {
 			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%d\t%s", s.ID, stamp(s.SentAt), view.Printable(s.WorkflowID),
 				view.Printable(s.Name), s.State, s.Tries, note)
 		},
-	}.print(a.Stdout)
+	}.print(a, output)
 }

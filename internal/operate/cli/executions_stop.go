@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/spf13/cobra"
+
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
-	"github.com/spf13/cobra"
 )
 
 // stopped is the outcome of a request to stop an execution.
@@ -39,7 +39,7 @@ func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 		Use: verb + " REF...", Short: short, Long: long, Args: cobra.MinimumNArgs(1),
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := errors.Join(checkOutput(output), checkWho(who), checkReason(reason)); err != nil {
+		if err := checkReason(reason); err != nil {
 			return err
 		}
 		items, err := itemsOf(ctx, store, args, false)
@@ -68,7 +68,6 @@ func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 	command.Flags().BoolVar(&yes, "yes", false, "skip the confirmation")
 	addWho(command.Flags(), &who)
 	addOutput(command.Flags(), &output)
-	config.AddFlags(command.Flags(), config.DatabaseOptions)
 	return command
 }
 

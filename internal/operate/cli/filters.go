@@ -8,10 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
-	"github.com/spf13/pflag"
 )
 
 // filterFlags are the flags that select items and dead letters.
@@ -45,37 +46,31 @@ func (f *filterFlags) read(ctx context.Context, store *operate.Store) (since, un
 
 // resolve checks that the given names exist and corrects their case.
 func (f *filterFlags) resolve(ctx context.Context, store *operate.Store) error {
-	workspaceKnown, definitionKnown, err := store.KnowsName(ctx, f.workspace, f.definition)
-	if err != nil {
-		return err
-	}
-	if f.workspace != "" && !workspaceKnown && !operate.IsUUID(f.workspace) {
-		names, err := store.WorkspaceNames(ctx, f.workspace)
+	for _, of := range []operate.Named{operate.NamedWorkspace, operate.NamedDefinition} {
+		value := &f.workspace
+		if of == operate.NamedDefinition {
+			value = &f.definition
+		}
+		if *value == "" || operate.IsUUID(*value) {
+			continue
+		}
+		names, err := store.Names(ctx, of, *value)
 		if err != nil {
 			return err
 		}
-		known, suggestion, err := asWritten(&f.workspace, names)
-		if err != nil {
-			return fmt.Errorf("--workspace: %w", err)
+		if names.Known {
+			continue
 		}
-		if !known {
-			return fmt.Errorf("--workspace is %q: no workspace has this name or ID; see `pgdispatch workspaces list`%s",
-				f.workspace, suggestion)
+		written, err := oneOf(*value, names.Same)
+		switch {
+		case err != nil:
+			return fmt.Errorf("--%s: %w", of, err)
+		case written == "":
+			what := strings.Replace(string(of), "definition", "workflow definition", 1)
+			return fmt.Errorf("--%s is %q: no %s has this name or ID; see `pgdispatch %ss list`%s", of, *value, what, of,
+				didYouMean(*value, names.Near))
 		}
-	}
-	if f.definition != "" && !definitionKnown && !operate.IsUUID(f.definition) {
-		names, err := store.DefinitionNames(ctx, "", f.definition)
-		if err != nil {
-			return err
-		}
-		known, suggestion, err := asWritten(&f.definition, names)
-		if err != nil {
-			return fmt.Errorf("--definition: %w", err)
-		}
-		if !known {
-			return fmt.Errorf("--definition is %q: no workflow definition has this name or ID; see `pgdispatch workspaces "+
-				"show`%s", f.definition, suggestion)
-		}
+		*value = written
 	}
 	return nil
 }

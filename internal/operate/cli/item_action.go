@@ -83,7 +83,7 @@ func (a *App) itemActionCommand(action itemAction) *cobra.Command {
 	known := strings.Split(strings.ToLower(strings.Join(action.found.States, ",")), ",")
 	command := &cobra.Command{Use: action.verb + " {REF... | filters | --all}", Short: action.short, Long: action.long}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := errors.Join(checkOutput(f.output), checkWho(f.who), checkStates(f.states, known)); err != nil {
+		if err := checkStates(f.states, known); err != nil {
 			return err
 		}
 		switch filtered := f.all || f.filter.given() || len(f.states) > 0; {

@@ -9,7 +9,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
-func (a *App) printItems(items []operate.Item, limit int) error {
+func (a *App) printItems(items []operate.Item, limit int, output string) error {
 	return list[operate.Item]{
 		rows: items, limit: limit, none: "no items match",
 		more:  func(last operate.Item) string { return fmt.Sprintf("continue with --before %d", last.ID) },
@@ -18,10 +18,10 @@ func (a *App) printItems(items []operate.Item, limit int) error {
 			return fmt.Sprintf("%d\t%s\t%s\t%s\t%d\t%s\t%d\t%s", i.ID, i.Status, named(i.Workspace, i.WorkspaceID),
 				named(i.WorkflowDefinition, i.WorkflowDefinitionID), i.Priority, view.Shortly(i.Age), i.AttemptCount, noteOf(i))
 		},
-	}.print(a.Stdout)
+	}.print(a, output)
 }
 
-func (a *App) printLetters(letters []operate.Item, limit int) error {
+func (a *App) printLetters(letters []operate.Item, limit int, output string) error {
 	return list[operate.Item]{
 		rows: letters, limit: limit, none: "no dead letters match",
 		more: func(operate.Item) string {
@@ -37,7 +37,7 @@ func (a *App) printLetters(letters []operate.Item, limit int) error {
 				named(l.WorkflowDefinition, l.WorkflowDefinitionID), view.Shortly(l.EndedAgo()), l.AttemptCount, ended,
 				cut(l.LastError))
 		},
-	}.print(a.Stdout)
+	}.print(a, output)
 }
 
 // noteOf returns what an operator most likely wants to know about an item in its state.

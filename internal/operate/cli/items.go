@@ -2,14 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
@@ -26,12 +24,9 @@ func (a *App) itemsCommand() *cobra.Command {
 		Long: "List, show, cancel, retry, purge and await queue items.\n" +
 			"A REF is an item ID, an execution ID, or a workflow ID (execution-...).",
 	}
-	for _, command := range []*cobra.Command{a.itemsListCommand(),
+	group.AddCommand(a.itemsListCommand(),
 		a.itemShowCommand("Show an item with its params and timeline", itemsOf),
-		a.itemsCancelCommand(), a.itemsRetryCommand(), a.itemsPurgeCommand(), a.itemsWaitCommand()} {
-		config.AddFlags(command.Flags(), config.DatabaseOptions)
-		group.AddCommand(command)
-	}
+		a.itemsCancelCommand(), a.itemsRetryCommand(), a.itemsPurgeCommand(), a.itemsWaitCommand())
 	return group
 }
 
@@ -44,9 +39,6 @@ func (a *App) itemsListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List items, newest first", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
-			if err := errors.Join(checkOutput(output), checkLimit(limit), checkBefore(before)); err != nil {
-				return err
-			}
 			if err := checkStates(states, itemStates); err != nil {
 				return err
 			}
@@ -58,16 +50,13 @@ func (a *App) itemsListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return a.printJSON(items)
-			}
-			return a.printItems(items, limit)
+			return a.printItems(items, limit, output)
 		}),
 	}
 	filter.add(command.Flags())
 	command.Flags().StringSliceVar(&states, "state", nil, "only in these states: "+strings.Join(itemStates, ", "))
 	command.Flags().Int64Var(&before, "before", 0, "only rows with a lower ID, for the next page")
-	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
+	addLimit(command.Flags(), &limit)
 	addOutput(command.Flags(), &output)
 	a.complete(command, map[string]completion{"state": fixed(itemStates...)})
 	return command
@@ -79,9 +68,6 @@ func (a *App) itemShowCommand(short string, find findItems) *cobra.Command {
 	command := &cobra.Command{
 		Use: "show REF", Short: short, Args: cobra.ExactArgs(1),
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			items, err := find(ctx, store, args, true)
 			if err != nil {
 				return err
@@ -90,13 +76,10 @@ func (a *App) itemShowCommand(short string, find findItems) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return a.printJSON(struct {
-					operate.Item
-					history
-				}{items[0], known})
-			}
-			return a.printItem(items[0], known, "")
+			return a.show(output, struct {
+				operate.Item
+				history
+			}{items[0], known}, func() error { return a.printItem(items[0], known, "") })
 		}),
 	}
 	addOutput(command.Flags(), &output)

@@ -35,9 +35,6 @@ func (a *App) itemsWaitCommand() *cobra.Command {
 	}
 	command.RunE = a.withTarget(func(ctx context.Context, database postgres.Target, store *operate.Store,
 		args []string) error {
-		if err := checkOutput(output); err != nil {
-			return err
-		}
 		if timeout < 0 {
 			return fmt.Errorf("--timeout is %s: it must be positive, such as 5m, or 0 for no limit", timeout)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
@@ -22,11 +21,8 @@ func (a *App) limitsCommand() *cobra.Command {
 		Long: "Limit the items with a limit key, in a workspace or over all workspaces. A change applies from the next\n" +
 			"claim; running workflows continue.",
 	}
-	for _, command := range []*cobra.Command{a.limitsListCommand(), a.limitsSetCommand(), a.limitsRemoveCommand(),
-		a.limitsPauseCommand(true), a.limitsPauseCommand(false)} {
-		config.AddFlags(command.Flags(), config.DatabaseOptions)
-		group.AddCommand(command)
-	}
+	group.AddCommand(a.limitsListCommand(), a.limitsSetCommand(), a.limitsRemoveCommand(),
+		a.limitsPauseCommand(true), a.limitsPauseCommand(false))
 	return group
 }
 
@@ -37,29 +33,25 @@ func (a *App) limitsListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List limits and how much of each is used", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
-			err := errors.Join(checkOutput(output), checkLimit(limit), clean("key", key))
+			if err := clean("key", key); err != nil {
+				return err
+			}
+			in, err := givenWorkspace(ctx, store, workspace)
 			if err != nil {
 				return err
 			}
-			filter := operate.KeyLimitFilter{Key: key, After: after}
-			if filter.WorkspaceID, err = optionalWorkspace(ctx, store, workspace); err != nil {
-				return err
-			}
-			limits, err := store.KeyLimits(ctx, filter, limit)
+			limits, err := store.KeyLimits(ctx, operate.KeyLimitFilter{WorkspaceID: in.ID, Key: key, After: after}, limit)
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return a.printJSON(limits)
-			}
-			return a.printLimits(limits, limit)
+			return a.printLimits(limits, limit, output)
 		}),
 	}
 	flags := command.Flags()
 	flags.StringVar(&workspace, "workspace", "", "only this workspace, by ID or name")
 	flags.StringVar(&key, "key", "", "only limits of this key")
 	flags.Int64Var(&after, "after", 0, "only rows after this one, for the next page")
-	flags.IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
+	addLimit(flags, &limit)
 	addOutput(flags, &output)
 	a.complete(command, map[string]completion{"key": a.limitKeys})
 	return command
@@ -76,7 +68,7 @@ func (a *App) limitsSetCommand() *cobra.Command {
 		ValidArgsFunction: arguments(a.limitKeys),
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := errors.Join(checkOutput(output), checkWho(who), operate.CheckKey(args[0])); err != nil {
+		if err := operate.CheckKey(args[0]); err != nil {
 			return err
 		}
 		change := operate.KeyLimitChange{
@@ -92,15 +84,15 @@ func (a *App) limitsSetCommand() *cobra.Command {
 		if change.Rates, err = operate.ParseRates(rates); err != nil {
 			return fmt.Errorf("--rates: %w", err)
 		}
-		id, err := optionalWorkspace(ctx, store, workspace)
+		in, err := givenWorkspace(ctx, store, workspace)
 		if err != nil {
 			return err
 		}
-		changed, err := store.SetKeyLimit(ctx, id, args[0], change, "limits set", who)
+		changed, err := store.SetKeyLimit(ctx, in.ID, args[0], change, "limits set", who)
 		if err != nil {
 			return err
 		}
-		return a.printChange(operate.WorkspaceName{ID: id, Name: args[0]}, changed, output)
+		return a.printChange(operate.WorkspaceName{ID: in.ID, Name: args[0]}, changed, output)
 	})
 	flags := command.Flags()
 	flags.StringVar(&workspace, "workspace", "", "limit the key in this workspace, by ID or name, instead of over all")
@@ -119,31 +111,38 @@ func (a *App) limitsRemoveCommand() *cobra.Command {
 			"their keys.",
 		ValidArgsFunction: arguments(a.limitKeys),
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-			if err := errors.Join(checkOutput(output), checkWho(who), operate.CheckKey(args[0])); err != nil {
+			if err := operate.CheckKey(args[0]); err != nil {
 				return err
 			}
-			id, err := optionalWorkspace(ctx, store, workspace)
+			in, err := givenWorkspace(ctx, store, workspace)
 			if err != nil {
 				return err
 			}
-			removed, err := store.RemoveKeyLimit(ctx, id, args[0], who)
+			removed, err := store.RemoveKeyLimit(ctx, in.ID, args[0], who)
 			if err == nil && !removed {
-				err = fmt.Errorf("%.80q has no limit there: see `pgdispatch limits list --key`", args[0])
+				err = noLimit(ctx, store, args[0])
 			}
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return a.printJSON(map[string]string{"workspace_id": id, "removed": args[0]})
-			}
-			_, err = fmt.Fprintf(a.Stdout, "removed the limit of %s\n", view.Printable(args[0]))
-			return err
+			return a.say(output, map[string]string{"workspace_id": in.ID, "removed": args[0]}, "removed the limit of %s",
+				view.Printable(args[0]))
 		}),
 	}
 	command.Flags().StringVar(&workspace, "workspace", "", "the limit of this workspace, by ID or name")
 	addWho(command.Flags(), &who)
 	addOutput(command.Flags(), &output)
 	return command
+}
+
+// noLimit is the error about a key without a limit.
+func noLimit(ctx context.Context, store *operate.Store, key string) error {
+	names, err := store.Names(ctx, operate.NamedKey, key)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%.80q has no limit there: see `pgdispatch limits list --key`%s", key,
+		didYouMean(key, append(names.Same, names.Near...)))
 }
 
 func (a *App) limitsPauseCommand(paused bool) *cobra.Command {
@@ -158,19 +157,19 @@ func (a *App) limitsPauseCommand(paused bool) *cobra.Command {
 		command.Use, command.Short, command.Long = "resume KEY", "Start items with a paused key again", ""
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := errors.Join(checkOutput(output), checkWho(who), operate.CheckKey(args[0])); err != nil {
+		if err := operate.CheckKey(args[0]); err != nil {
 			return err
 		}
-		id, err := optionalWorkspace(ctx, store, workspace)
+		in, err := givenWorkspace(ctx, store, workspace)
 		if err != nil {
 			return err
 		}
-		changed, err := store.SetKeyLimit(ctx, id, args[0], operate.KeyLimitChange{Paused: &paused},
+		changed, err := store.SetKeyLimit(ctx, in.ID, args[0], operate.KeyLimitChange{Paused: &paused},
 			"limits "+strings.TrimSuffix(command.Use, " KEY"), who)
 		if err != nil {
 			return err
 		}
-		return a.printChange(operate.WorkspaceName{ID: id, Name: args[0]}, changed, output)
+		return a.printChange(operate.WorkspaceName{ID: in.ID, Name: args[0]}, changed, output)
 	})
 	command.Flags().StringVar(&workspace, "workspace", "", "only in this workspace, by ID or name")
 	addWho(command.Flags(), &who)
@@ -178,19 +177,7 @@ func (a *App) limitsPauseCommand(paused bool) *cobra.Command {
 	return command
 }
 
-// optionalWorkspace returns the ID of a workspace given by ID or name, or "" if none is given.
-func optionalWorkspace(ctx context.Context, store *operate.Store, idOrName string) (string, error) {
-	if idOrName == "" {
-		return "", nil
-	}
-	found, err := workspaceOf(ctx, store, idOrName)
-	if err != nil {
-		return "", fmt.Errorf("--workspace: %w", err)
-	}
-	return found.ID, nil
-}
-
-func (a *App) printLimits(limits []operate.KeyLimit, limit int) error {
+func (a *App) printLimits(limits []operate.KeyLimit, limit int, output string) error {
 	return list[operate.KeyLimit]{
 		rows: limits, limit: limit, none: "no limits match; set one with `pgdispatch limits set`",
 		more:  func(last operate.KeyLimit) string { return fmt.Sprintf("continue with --after %d", last.ID) },
@@ -204,7 +191,7 @@ func (a *App) printLimits(limits []operate.KeyLimit, limit int) error {
 				numberOr(l.MaxConcurrent, "-"), cmp.Or(l.Rates.String(), "-"), numberOr(l.StartsLeft, "-"),
 				view.AtLeast(l.Waiting, l.WaitingExact), view.SpanOf(l.OldestWaiting), fullWord(l))
 		},
-	}.print(a.Stdout)
+	}.print(a, output)
 }
 
 func numberOr(n *int, none string) string {

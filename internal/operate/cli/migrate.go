@@ -16,10 +16,7 @@ import (
 
 func (a *App) migrateCommand() *cobra.Command {
 	group := &cobra.Command{Use: "migrate", Short: "Migrate the schema pgdispatch up or down, or show its version"}
-	for _, command := range []*cobra.Command{a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand()} {
-		config.AddFlags(command.Flags(), config.DatabaseOptions)
-		group.AddCommand(command)
-	}
+	group.AddCommand(a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand())
 	return group
 }
 
@@ -71,9 +68,6 @@ func (a *App) migrateStatusCommand() *cobra.Command {
 		Use: "status", Short: "Show which migrations are applied; exits with 1 if migrations are missing or functions are " +
 			"outdated", Args: cobra.NoArgs,
 		RunE: a.withDatabase(func(command *cobra.Command, conn *pgx.Conn) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			state, err := migrate.Status(command.Context(), conn)
 			if err != nil {
 				return err
@@ -170,7 +164,7 @@ func (a *App) warn(notice *pgconn.Notice) {
 func (a *App) withDatabase(do func(*cobra.Command, *pgx.Conn) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, _ []string) error {
 		c, err := config.ReadVerified(command.Flags(), a.LookupEnv, config.DatabaseOptions)
-		if err != nil {
+		if err = errors.Join(err, checkShared(command.Flags())); err != nil {
 			return err
 		}
 		conn, err := c.Database.Connect(command.Context(), nil, a.warn)

@@ -6,23 +6,26 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/pgdispatch/pgdispatch/internal/spelling"
 )
 
-// didYouMean returns the end of an error about an unknown name, or "" if no name is near.
+// didYouMean returns the end of an error about an unknown name, or "" if no name is likely.
 func didYouMean(name string, names []string) string {
-	folded, original := make([]string, len(names)), map[string]string{}
-	for n, known := range names {
-		folded[n] = strings.ToLower(known)
-		original[folded[n]] = known
-	}
-	nearest := config.Nearest(strings.ToLower(name), folded)
-	if nearest == "" {
+	likely := spelling.Likely(name, names)
+	if len(likely) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; did you mean %.80q?", original[nearest])
+	return "; did you mean " + quoted(likely, " or ") + "?"
+}
+
+func quoted(names []string, between string) string {
+	all := make([]string, len(names))
+	for n, name := range names {
+		all[n] = strconv.Quote(view.Printable(name))
+	}
+	return cut(strings.Join(all, between))
 }
 
 // oneOf returns the only name of those that differ from the given one by case. It is empty if there is none.
@@ -33,12 +36,7 @@ func oneOf(name string, same []string) (string, error) {
 	case 1:
 		return same[0], nil
 	}
-	quoted := make([]string, len(same))
-	for n, s := range same {
-		quoted[n] = strconv.Quote(view.Printable(s))
-	}
-	return "", fmt.Errorf("%.80q could be any of %s: write it as one of them is written", name, cut(strings.Join(quoted,
-		", ")))
+	return "", fmt.Errorf("%.80q could be any of %s: write it as one of them is written", name, quoted(same, ", "))
 }
 
 // workspaceNamed returns the workspaces with this ID or name, whatever its case if none is written like that, and
@@ -49,7 +47,7 @@ func workspaceNamed(ctx context.Context, store *operate.Store, idOrName string) 
 	if err != nil || len(found) > 0 {
 		return found, "", err
 	}
-	names, err := store.WorkspaceNames(ctx, idOrName)
+	names, err := store.Names(ctx, operate.NamedWorkspace, idOrName)
 	if err != nil {
 		return nil, "", err
 	}
@@ -64,32 +62,14 @@ func workspaceNamed(ctx context.Context, store *operate.Store, idOrName string) 
 	return found, "", err
 }
 
-// definitionNamed returns the definition with this ID or name, whatever its case if none is written like that. It
-// returns nil if there is none.
-func definitionNamed(definitions []operate.Definition, idOrName string) (*operate.Definition, error) {
-	var same []string
-	for n, d := range definitions {
-		if d.Name == idOrName || d.ID == strings.ToLower(idOrName) {
-			return &definitions[n], nil
-		}
-		if strings.EqualFold(d.Name, idOrName) {
-			same = append(same, d.Name)
-		}
+// givenWorkspace returns the workspace that the flag --workspace gives by ID or name, or none if it gives none.
+func givenWorkspace(ctx context.Context, store *operate.Store, idOrName string) (found operate.WorkspaceName,
+	err error) {
+	if idOrName != "" {
+		found, err = workspaceOf(ctx, store, idOrName)
 	}
-	name, err := oneOf(idOrName, same)
-	if err != nil || name == "" {
-		return nil, err
+	if err != nil {
+		return found, fmt.Errorf("--workspace: %w", err)
 	}
-	return definitionNamed(definitions, name)
-}
-
-// asWritten replaces a filter's name that nothing has by the one that differs by case only. It returns false, and the
-// end of an error that suggests another, if there is none.
-func asWritten(name *string, names operate.Names) (bool, string, error) {
-	written, err := oneOf(*name, names.Same)
-	if err != nil || written == "" {
-		return false, didYouMean(*name, names.Near), err
-	}
-	*name = written
-	return true, "", nil
+	return found, nil
 }

@@ -2,39 +2,49 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
-	"github.com/spf13/pflag"
 )
+
+// makesChange is the annotation of the flag that addWho adds.
+const makesChange = "makes a change"
 
 // addWho adds the flag that says who makes a change.
 func addWho(flags *pflag.FlagSet, who *string) {
 	flags.StringVar(who, "by", defaultWho(), "name for the log of changes (default: this user and machine)")
-	flags.Lookup("by").DefValue = "" // differs per machine; the usage text describes it
+	by := flags.Lookup("by")
+	by.DefValue = "" // differs per machine; the usage text describes it
+	by.Annotations = map[string][]string{makesChange: nil}
 }
 
-func checkWho(who string) error {
-	if !operate.ValidWho(who) {
-		return fmt.Errorf("--by is %.80q: it must have 1 to 200 characters and no control characters", who)
+// checkShared checks the flags that mean the same on every command that has them.
+func checkShared(flags *pflag.FlagSet) error {
+	var faults []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
 	}
-	return nil
-}
-
-func checkLimit(limit int) error {
-	if limit < 1 || limit > 10000 {
-		return fmt.Errorf("--limit is %d: it must be a whole number from 1 to 10000", limit)
+	if output, err := flags.GetString("output"); err == nil {
+		refuse(output != "table" && output != "json", "--output is %q: it must be table or json", output)
 	}
-	return nil
-}
-
-func checkBefore(before int64) error {
-	if before < 0 {
-		return fmt.Errorf("--before is %d: it must be an ID", before)
+	if limit, err := flags.GetInt("limit"); err == nil {
+		refuse(limit < 1 || limit > 10000, "--limit is %d: it must be a whole number from 1 to 10000", limit)
 	}
-	return nil
+	if before, err := flags.GetInt64("before"); err == nil {
+		refuse(before < 0, "--before is %d: it must be an ID", before)
+	}
+	if by := flags.Lookup("by"); by != nil && by.Annotations != nil {
+		refuse(!operate.ValidWho(by.Value.String()),
+			"--by is %.80q: it must have 1 to 200 characters and no control characters", by.Value)
+	}
+	return errors.Join(faults...)
 }
 
 // workspaceOf finds the workspace with this ID or name. It returns an error unless exactly one matches.

@@ -23,7 +23,7 @@ import (
 // maxShownError is the maximum length of an error in a table, in characters.
 const maxShownError = 80
 
-// list is a page of a list, printed as a table.
+// list is a page of a list.
 type list[T any] struct {
 	rows []T
 	// limit is the maximum number of rows. more says how to see those that follow a full page.
@@ -34,8 +34,13 @@ type list[T any] struct {
 	cells func(T) string
 }
 
-func (l list[T]) print(out io.Writer) error {
-	if len(l.rows) == 0 {
+// print prints the rows as JSON, or as a table.
+func (l list[T]) print(a *App, output string) error {
+	out := a.Stdout
+	switch {
+	case output == "json":
+		return a.printJSON(l.rows)
+	case len(l.rows) == 0:
 		_, err := fmt.Fprintln(out, l.none)
 		return err
 	}
@@ -78,11 +83,25 @@ func addOutput(flags *pflag.FlagSet, output *string) {
 	flags.StringVarP(output, "output", "o", "table", "output format: table or json")
 }
 
-func checkOutput(output string) error {
-	if output != "table" && output != "json" {
-		return fmt.Errorf("--output is %q: it must be table or json", output)
+// addLimit adds the flag that bounds a list.
+func addLimit(flags *pflag.FlagSet, limit *int) {
+	flags.IntVar(limit, "limit", 50, "maximum number of rows, 1 to 10000")
+}
+
+// show prints what a command has found: as JSON, or as text prints it.
+func (a *App) show(output string, value any, text func() error) error {
+	if output == "json" {
+		return a.printJSON(value)
 	}
-	return nil
+	return text()
+}
+
+// say prints what a command has done: as JSON, or as a line.
+func (a *App) say(output string, value any, format string, args ...any) error {
+	return a.show(output, value, func() error {
+		_, err := fmt.Fprintf(a.Stdout, format+"\n", args...)
+		return err
+	})
 }
 
 func named(name, id string) string {

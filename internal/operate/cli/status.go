@@ -36,8 +36,7 @@ func (a *App) statusCommand() *cobra.Command {
 		Use: "status", Short: "Show problems, totals, replicas and workspaces", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
 			by := operate.WorkspaceOrder(sort)
-			if err := errors.Join(checkOutput(output), checkLimit(limit), checkSort(by),
-				checkWatch(watches, interval, output)); err != nil {
+			if err := errors.Join(checkSort(by), checkWatch(watches, interval, output)); err != nil {
 				return err
 			}
 			if watches {
@@ -59,13 +58,12 @@ func (a *App) statusCommand() *cobra.Command {
 		}),
 	}
 	addOutput(command.Flags(), &output)
-	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
+	addLimit(command.Flags(), &limit)
 	command.Flags().StringVar(&sort, "sort", string(operate.ByOldest),
 		"order of workspaces: oldest, running, failures or name")
 	command.Flags().BoolVar(&watches, "watch", false, "refresh continuously until q or Ctrl-C")
 	command.Flags().BoolVar(&minutes, "minutes", false, "for --output json: also each minute of the last hour")
 	command.Flags().DurationVar(&interval, "interval", time.Second, "refresh interval of --watch, 200ms to 1h")
-	config.AddFlags(command.Flags(), config.DatabaseOptions)
 	a.complete(command, map[string]completion{"sort": fixed(string(operate.ByOldest), string(operate.ByRunning),
 		string(operate.ByFailures), string(operate.ByName))})
 	return command
@@ -119,9 +117,6 @@ func (a *App) settingsCommand() *cobra.Command {
 	get := &cobra.Command{
 		Use: "get", Short: "Show the settings", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			settings, err := store.Settings(ctx)
 			if err != nil {
 				return err
@@ -141,9 +136,6 @@ func (a *App) settingsCommand() *cobra.Command {
 			"notify-ended           true: notify applications of ends on the channel pgdispatch_ended; or false",
 		ValidArgsFunction: completeSetting,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-			if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {
-				return err
-			}
 			change, err := parseSetting(args[0], args[1], who)
 			if err != nil {
 				return err
@@ -158,7 +150,6 @@ func (a *App) settingsCommand() *cobra.Command {
 	addWho(set.Flags(), &who)
 	for _, command := range []*cobra.Command{get, set} {
 		addOutput(command.Flags(), &output)
-		config.AddFlags(command.Flags(), config.DatabaseOptions)
 		group.AddCommand(command)
 	}
 	return group
@@ -262,7 +253,7 @@ func (a *App) withTarget(do func(context.Context, postgres.Target, *operate.Stor
 	*cobra.Command, []string) error {
 	return func(command *cobra.Command, args []string) error {
 		c, err := config.ReadVerified(command.Flags(), a.LookupEnv, config.DatabaseOptions)
-		if err != nil {
+		if err = errors.Join(err, checkShared(command.Flags())); err != nil {
 			return err
 		}
 		pool, err := c.Database.OpenPool(command.Context(), 1, nil)

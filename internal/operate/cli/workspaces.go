@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
@@ -25,24 +23,20 @@ func (a *App) workspacesCommand() *cobra.Command {
 			"A WORKSPACE is an ID or a unique name.",
 	}
 	paused, resumed := true, false
-	commands := []*cobra.Command{
+	group.AddCommand(
 		a.workspacesListCommand(), a.workspacesShowCommand(), a.workspacesCreateCommand(),
 		a.workspaceChangeCommand("set-plan", "PLAN", "Set a workspace's plan", planChange),
 		a.workspaceChangeCommand("set-limit", "{N|plan}",
-			"Set the maximum number of concurrent workflows; plan: use the plan's limit", limitChange),
+			"Set the maximum number of concurrent workflows; plan: use the plan's limit", parsed(operate.LimitChange)),
 		a.workspaceChangeCommand("set-burst", "{N|plan}",
 			"Set how many workflows may run while no other workspace needs the workers; plan: use the plan's burst limit",
-			burstChange),
+			parsed(operate.BurstChange)),
 		a.workspaceChangeCommand("set-rate", "{N|off}", "Set the maximum number of starts per second; off: no limit",
-			rateChange),
+			parsed(operate.RateChange)),
 		a.workspaceChangeCommand("pause", "", "Pause a workspace: start no more items; running workflows continue",
 			pauseChange(&paused)),
 		a.workspaceChangeCommand("resume", "", "Resume a paused workspace", pauseChange(&resumed)),
-	}
-	for _, command := range commands {
-		config.AddFlags(command.Flags(), config.DatabaseOptions)
-		group.AddCommand(command)
-	}
+	)
 	return group
 }
 
@@ -52,7 +46,7 @@ func (a *App) workspacesListCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "list", Short: "List workspaces by name", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
-			if err := errors.Join(checkOutput(output), checkLimit(limit), clean("name", name)); err != nil {
+			if err := clean("name", name); err != nil {
 				return err
 			}
 			if after != "" {
@@ -66,15 +60,12 @@ func (a *App) workspacesListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return a.printJSON(workspaces)
-			}
-			return a.printWorkspaces(workspaces, limit)
+			return a.printWorkspaces(workspaces, limit, output)
 		}),
 	}
 	command.Flags().StringVar(&name, "name", "", "only names that contain this text, ignoring case")
 	command.Flags().StringVar(&after, "after", "", "only rows after this one, for the next page")
-	command.Flags().IntVar(&limit, "limit", 50, "maximum number of rows, 1 to 10000")
+	addLimit(command.Flags(), &limit)
 	addOutput(command.Flags(), &output)
 	return command
 }
@@ -85,20 +76,14 @@ func (a *App) workspacesShowCommand() *cobra.Command {
 		Use: "show WORKSPACE", Short: "Show a workspace and its workflow definitions", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: arguments(a.workspaceNames),
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
 			w, definitions, err := readWorkspace(ctx, store, args[0])
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				return a.printJSON(struct {
-					operate.Workspace
-					Definitions []operate.Definition `json:"workflow_definitions"`
-				}{w, definitions})
-			}
-			return a.printWorkspace(w, definitions)
+			return a.show(output, struct {
+				operate.Workspace
+				Definitions []operate.Definition `json:"workflow_definitions"`
+			}{w, definitions}, func() error { return a.printWorkspace(w, definitions) })
 		}),
 	}
 	addOutput(command.Flags(), &output)
@@ -135,9 +120,6 @@ func (a *App) workspaceChangeCommand(verb, value, short string, parse makeChange
 		Use: strings.TrimSpace(verb + " WORKSPACE " + value), Short: short, Args: args,
 		ValidArgsFunction: arguments(a.workspaceNames, a.changeValues(value)),
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-			if err := errors.Join(checkOutput(output), checkWho(who)); err != nil {
-				return err
-			}
 			change, err := parse(ctx, store, strings.Join(args[1:], ""))
 			if err != nil {
 				return err
@@ -179,16 +161,11 @@ func planChange(ctx context.Context, store *operate.Store, value string) (operat
 	return operate.PlanChange(plans, value)
 }
 
-func limitChange(_ context.Context, _ *operate.Store, value string) (operate.WorkspaceChange, error) {
-	return operate.LimitChange(value)
-}
-
-func burstChange(_ context.Context, _ *operate.Store, value string) (operate.WorkspaceChange, error) {
-	return operate.BurstChange(value)
-}
-
-func rateChange(_ context.Context, _ *operate.Store, value string) (operate.WorkspaceChange, error) {
-	return operate.RateChange(value)
+// parsed is a makeChange that only parses.
+func parsed(parse func(string) (operate.WorkspaceChange, error)) makeChange {
+	return func(_ context.Context, _ *operate.Store, value string) (operate.WorkspaceChange, error) {
+		return parse(value)
+	}
 }
 
 func pauseChange(paused *bool) makeChange {
@@ -227,7 +204,7 @@ func shownValue(value any) string {
 	return view.Printable(fmt.Sprint(value))
 }
 
-func (a *App) printWorkspaces(workspaces []operate.Workspace, limit int) error {
+func (a *App) printWorkspaces(workspaces []operate.Workspace, limit int, output string) error {
 	return list[operate.Workspace]{
 		rows: workspaces, limit: limit,
 		none:  "no workspaces match; create one by inserting into pgdispatch.workspaces",
@@ -238,7 +215,7 @@ func (a *App) printWorkspaces(workspaces []operate.Workspace, limit int) error {
 				limitsOf(w), rateOf(w), w.Waiting, oldestOf(w), w.Scheduled,
 				view.Unanswered(w.Unanswered, w.OldestUnanswered), yesNo(w.Paused))
 		},
-	}.print(a.Stdout)
+	}.print(a, output)
 }
 
 func (a *App) printWorkspace(w operate.Workspace, definitions []operate.Definition) error {

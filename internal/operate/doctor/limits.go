@@ -7,9 +7,9 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/pgdispatch/pgdispatch/internal/spelling"
 )
 
 // unlimitedKeys is how many keys without a limit are compared with those of limits.
@@ -101,7 +101,7 @@ func keyMeant(l operate.LimitFacts, unlimited []operate.LimitKey) string {
 			keys = append(keys, k.Key)
 		}
 	}
-	return config.Nearest(l.Key, keys)
+	return spelling.Nearest(l.Key, keys)
 }
 
 func withoutDigits(key string) string {

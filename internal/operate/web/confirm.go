@@ -27,6 +27,11 @@ type confirmation struct {
 	Destroys bool
 }
 
+// joined is readItems' input.
+func joined(ids []int64) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ",")
+}
+
 // BackTo returns Back below Prefix, for the form.
 func (c confirmation) BackTo() string { return strings.TrimPrefix(c.Back, Prefix) }
 

@@ -114,6 +114,7 @@ type lettersData struct {
 	Acting bool
 	Bar    filterBar
 	Rows   []listed
+	Meant  []meant
 	Back   string // the list's address, below Prefix
 	// Examined is the number of failures that were examined if there are more, or 0.
 	Examined int
@@ -146,7 +147,9 @@ func (v visit) letters(r *http.Request, bar filterBar) (string, any, error) {
 	} else if f.further != nil {
 		d.Examined, d.Next = lettersLooked, with(r.URL, "after", formatDeadKey(*f.further))
 	}
-	d.Rows, err = v.listed(r.Context(), letters)
+	if d.Rows, err = v.listed(r.Context(), letters); len(d.Rows) == 0 && err == nil {
+		d.Meant, err = v.meant(r)
+	}
 	return "letters", d, err
 }
 
@@ -261,11 +264,7 @@ func askBulk(verb bulkVerb, f found, ids []int64, items []operate.Item) confirma
 				view.Number(bulkMost), verb.Name))
 	}
 	c.To, c.Button = Prefix+"dead/"+verb.Name, verb.Title+" "+count
-	texts := make([]string, len(ids))
-	for n, id := range ids {
-		texts[n] = strconv.FormatInt(id, 10)
-	}
-	c.Items = strings.Join(texts, ",")
+	c.Items = joined(ids)
 	c.Note = "The table lists the newest. Later failures are not included. Dead letters that others handle in the " +
 		"meantime are skipped."
 	return c

@@ -16,9 +16,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
-	"github.com/stretchr/testify/require"
 )
 
 func (f *fakeReader) DeadOfKind(_ context.Context, kind string, _ []string, after *operate.DeadKey,
@@ -293,6 +294,13 @@ func (f *fakeReader) FindWorkspaces(_ context.Context, idOrName string) ([]opera
 		return nil, f.err
 	}
 	return []operate.WorkspaceName{{ID: id, Name: idOrName}}, f.err
+}
+
+func (f *fakeReader) Names(_ context.Context, _ operate.Named, name string) (operate.Names, error) {
+	if name == "nobody" {
+		return operate.Names{Near: []string{"somebody"}}, f.err
+	}
+	return operate.Names{Known: true}, f.err
 }
 
 func (f *fakeReader) ListItems(_ context.Context, filter operate.ItemFilter, status string, workspaces []string,

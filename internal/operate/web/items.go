@@ -19,9 +19,6 @@ import (
 // pageSize is the maximum number of rows of a list.
 const pageSize = 50
 
-// mostMeant is how many names are suggested in place of one that nothing has.
-const mostMeant = 3
-
 var statuses = []string{"PENDING", "SCHEDULED", "UNANSWERED", "CLAIMED", "DISPATCHED", "COMPLETED", "FAILED",
 	"CANCELLED"}
 
@@ -37,7 +34,7 @@ type itemsData struct {
 	Filtered bool
 	Acting   bool
 	Tabs     []tab
-	// Meant are the workspaces that the filter may have meant, if none has its name.
+	// Meant are the names that the filter may have meant, if no item matches.
 	Meant []meant
 	// Back is the list's address, below Prefix.
 	Back string
@@ -147,23 +144,27 @@ func (v visit) items(r *http.Request, bar filterBar) (string, any, error) {
 	}
 	d.Back = strings.TrimPrefix(r.URL.RequestURI(), Prefix)
 	if d.Rows, err = v.listed(r.Context(), d.Page.Items); len(d.Rows) == 0 && err == nil {
-		d.Meant, err = v.meant(r, d.narrow)
+		d.Meant, err = v.meant(r)
 	}
 	return "items", d, err
 }
 
-// meant returns the workspaces that the filter may have meant by a name that none has.
-func (s *Site) meant(r *http.Request, f narrow) (all []meant, err error) {
-	if f.Workspace == "" {
-		return nil, nil
-	}
-	rows, err := s.Read.ListWorkspaces(r.Context(), f.Workspace, operate.ByName, nil, mostMeant)
-	for _, w := range rows {
-		if w.Name != f.Workspace && w.ID != f.Workspace {
-			all = append(all, meant{w.Name, with(r.URL, "workspace", w.Name)})
+// meant returns the names that a list's filter may have meant by those that nothing has.
+func (s *Site) meant(r *http.Request) (all []meant, err error) {
+	for _, of := range []operate.Named{operate.NamedWorkspace, operate.NamedDefinition, operate.NamedKey} {
+		name := r.URL.Query().Get(string(of))
+		if name == "" || operate.IsUUID(name) {
+			continue
+		}
+		names, err := s.Read.Names(r.Context(), of, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, likely := range append(names.Same, names.Near...) {
+			all = append(all, meant{likely, with(r.URL, string(of), likely)})
 		}
 	}
-	return all, err
+	return all, nil
 }
 
 // itemFilter reads the filter from the URL. A nil list of workspaces means no filter. An empty list means that none has
@@ -336,15 +337,12 @@ func (v visit) askSelected(r *http.Request) (string, any, error) {
 		}
 	}
 	slices.Sort(ids)
-	texts := []string{}
-	for _, id := range slices.Compact(ids) {
-		texts = append(texts, strconv.FormatInt(id, 10))
-	}
-	count, back := counted(len(texts), "item"), localPath(query.Get("back"))
+	ids = slices.Compact(ids)
+	count, back := counted(len(ids), "item"), localPath(query.Get("back"))
 	rows, err := v.listed(r.Context(), items)
 	return "confirm", confirmation{
 		Heading: fmt.Sprintf("%s %s?", verb.Title, count), What: []string{verb.what}, Destroys: verb.Destroys,
 		To: Prefix + "items/selected/" + verb.Name, Button: verb.Title + " " + count, Back: Prefix + back,
-		Items: strings.Join(texts, ","), Rows: rows,
+		Items: joined(ids), Rows: rows,
 	}, err
 }

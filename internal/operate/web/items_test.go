@@ -83,6 +83,19 @@ func TestTheListOfItemsShowsItsFiltersAndHowManyThereAreOfEachStatus(t *testing.
 	require.NotContains(t, text, `Waiting <small>`, "the counts would ignore the filter")
 }
 
+func TestAFilterByAnUnknownNameSuggestsOthers(t *testing.T) {
+	t.Parallel()
+	for _, filter := range []string{"workspace", "definition", "key"} {
+		_, text := get(t, &fakeReader{empty: true}, "/ui/items?error=x&"+filter+"=nobody")
+		require.Regexp(t, `Did you mean <a href="/ui/items\?(error=x&amp;)?`+filter+
+			`=somebody(&amp;error=x)?">somebody</a>\?`, text)
+		_, text = get(t, &fakeReader{empty: true}, "/ui/items?"+filter+"=known")
+		require.NotContains(t, text, "Did you mean", filter)
+	}
+	_, text := get(t, &fakeReader{}, "/ui/dead/letters?definition=nobody")
+	require.Contains(t, text, `Did you mean <a href="/ui/dead/letters?definition=somebody">somebody</a>?`)
+}
+
 func TestNamesAreSuggestedAsText(t *testing.T) {
 	t.Parallel()
 	code, text := get(t, &fakeReader{}, "/ui/suggest?of=workspace&q=Ac")

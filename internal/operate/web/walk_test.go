@@ -186,18 +186,17 @@ func asked(ctx context.Context, r Reader, c Changer, of map[string]string) map[s
 			return r.ListWorkspaces(ctx, of["name"], operate.ByOldest, nil, 10)
 		},
 		"WorkspacesNamed": func() (any, error) { return r.WorkspacesNamed(ctx, both, []string{of["name"]}, 10) },
+		"Names":           func() (any, error) { return r.Names(ctx, operate.NamedWorkspace, of["name"]) },
 		"FindWorkspaces":  func() (any, error) { return r.FindWorkspaces(ctx, strings.ToUpper(workspace)) },
-		"ListItems": func() (any, error) {
-			return r.ListItems(ctx, operate.ItemFilter{}, "FAILED", both, of["flow"], 10)
-		},
-		"WorkspacesOf": func() (any, error) { return r.WorkspacesOf(ctx, both) },
-		"Nodes":        func() (any, error) { return r.Nodes(ctx, letter) },
-		"SendSignal":   func() (any, error) { return c.SendSignal(ctx, of["runs"], "go", "", "me") },
-		"Items":        func() (any, error) { return r.Items(ctx, []int64{letter}, []string{execution}, true) },
-		"Failures":     func() (any, error) { return r.Failures(ctx, letter) },
-		"Signals":      func() (any, error) { return r.Signals(ctx, execution, nil, 10) },
-		"DeadGroups":   func() (any, error) { return r.DeadGroups(ctx, 10) },
-		"DeadOfKind":   func() (any, error) { return r.DeadOfKind(ctx, of["error"], both, nil, 10) },
+		"ListItems":       func() (any, error) { return r.ListItems(ctx, operate.ItemFilter{}, "", both, of["flow"], 10) },
+		"WorkspacesOf":    func() (any, error) { return r.WorkspacesOf(ctx, both) },
+		"Nodes":           func() (any, error) { return r.Nodes(ctx, letter) },
+		"SendSignal":      func() (any, error) { return c.SendSignal(ctx, of["runs"], "go", "", "me") },
+		"Items":           func() (any, error) { return r.Items(ctx, []int64{letter}, []string{execution}, true) },
+		"Failures":        func() (any, error) { return r.Failures(ctx, letter) },
+		"Signals":         func() (any, error) { return r.Signals(ctx, execution, nil, 10) },
+		"DeadGroups":      func() (any, error) { return r.DeadGroups(ctx, 10) },
+		"DeadOfKind":      func() (any, error) { return r.DeadOfKind(ctx, of["error"], both, nil, 10) },
 		"SearchDeadLetters": func() (any, error) {
 			found, _, err := r.SearchDeadLetters(ctx, operate.DeadFilter{Workspaces: both}, 100, 10)
 			return found, err

@@ -31,6 +31,7 @@ type Reader interface {
 	WorkspacesOf(ctx context.Context, ids []string) ([]operate.WorkspaceRow, error)
 	WorkspacesNamed(ctx context.Context, ids, names []string, atMost int) ([]operate.WorkspaceName, error)
 	FindWorkspaces(ctx context.Context, idOrName string) ([]operate.WorkspaceName, error)
+	Names(ctx context.Context, of operate.Named, name string) (operate.Names, error)
 	ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces []string, definition string,
 		atMost int) (operate.ItemPage, error)
 	Items(ctx context.Context, items []int64, executions []string, withParams bool) ([]operate.Item, error)
