@@ -67,11 +67,12 @@ var edges = map[string][]string{
 	"internal/replica": {"claim", "complete", "dispatch", "dispatch/engine", "internal/admin", "internal/attempt",
 		"internal/config", "internal/logging", "internal/operate", "internal/operate/web", "internal/postgres",
 		"internal/signin", "internal/telemetry", "internal/temporal", "notify", "request", "sql", "sql/migrate", "sweeper"},
-	"internal/serve":      nil,
-	"internal/storetest":  {"claim", "complete", "internal/operate", "request", "sql", "sql/sqltest", "sweeper"},
-	"internal/signin":     nil,
-	"internal/signintest": nil,
-	"internal/codectest":  nil,
+	"internal/serve":       nil,
+	"internal/troubletest": nil,
+	"internal/storetest":   {"claim", "complete", "internal/operate", "request", "sql", "sql/sqltest", "sweeper"},
+	"internal/signin":      nil,
+	"internal/signintest":  nil,
+	"internal/codectest":   nil,
 	// called by these packages, and reads gauges
 	"internal/telemetry": {"claim", "dispatch/engine", "internal/operate", "internal/postgres", "sweeper"},
 	"internal/temporal":  {"dispatch/engine", "internal/local"},
@@ -108,6 +109,7 @@ func TestTestCodeStaysOutOfTheBinary(t *testing.T) {
 		require.NotContains(t, dependency, "sqltest")
 		require.NotContains(t, dependency, "storetest")
 		require.NotContains(t, dependency, "logtest")
+		require.NotContains(t, dependency, "troubletest")
 		require.NotContains(t, dependency, "goldentest")
 		require.NotContains(t, dependency, "codectest")
 		require.NotContains(t, dependency, "signintest")

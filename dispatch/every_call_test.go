@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,26 +14,17 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/troubletest"
 )
 
-// trouble is what happens to one call.
-type trouble string
+// late is the trouble of a call that names an item whose lease has expired.
+const late troubletest.Trouble = "a lease that it names has expired"
 
-const (
-	unsent     trouble = "it fails before its effect"
-	unanswered trouble = "it fails after its effect"
-	late       trouble = "a lease that it names has expired"
-)
-
-var errTrouble = errors.New("connection reset")
-
-// troubled wraps the fakes of a desk. The nth call of them all meets a trouble. Leases expire, a repeated start finds
-// its run, and a claim sees new items only if it looks or has their hint. There are no polls.
+// troubled wraps the fakes of a desk. One of their calls meets a trouble. Leases expire, a repeated start finds its run,
+// and a claim sees new items only if it looks or has their hint. There are no polls.
 type troubled struct {
 	*desk
-	nth   int
-	what  trouble
-	calls []string
+	calls *troubletest.Calls
 	news  int             // items that no claim has seen yet
 	runs  map[string]bool // the executions that have a run
 	ended map[int64]string
@@ -42,18 +32,6 @@ type troubled struct {
 
 // items is how many items a desk in trouble has at first. The calls after their ends are not counted.
 const items = 9
-
-// meets counts a call, and returns the trouble that it meets.
-func (f *troubled) meets(call string) trouble {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.ended) < items {
-		if f.calls = append(f.calls, call); len(f.calls) == f.nth {
-			return f.what
-		}
-	}
-	return ""
-}
 
 // expire returns leased items to the queue as a sweep does: their starts may have been sent.
 func (f *troubled) expire(over func(item claim.Item) bool) {
@@ -106,10 +84,10 @@ func (f *troubled) Behind(context.Context, int64) (bool, error) { return false, 
 
 func (f *troubled) SettleAndClaim(ctx context.Context, started []claim.Settlement,
 	wanted claim.Wanted) (claim.Batch, []int64, error) {
-	met := f.meets("claim")
+	met := f.calls.Meet("claim")
 	switch met {
-	case unsent:
-		return claim.Batch{LookAgainIn: -1}, nil, errTrouble
+	case troubletest.Unsent:
+		return claim.Batch{LookAgainIn: -1}, nil, troubletest.Err
 	case late:
 		f.expireFirst(idsOf(started))
 	}
@@ -119,23 +97,23 @@ func (f *troubled) SettleAndClaim(ctx context.Context, started []claim.Settlemen
 	}
 	settled := f.settles(claim.Dispatched, started)
 	batch, err := fakeStore{f.desk}.Claim(ctx, wanted)
-	if met == unanswered {
-		return claim.Batch{LookAgainIn: -1}, nil, errTrouble
+	if met == troubletest.Unanswered {
+		return claim.Batch{LookAgainIn: -1}, nil, troubletest.Err
 	}
 	return batch, settled, err
 }
 
 func (f *troubled) Settle(_ context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
-	met := f.meets("settle " + string(verb))
+	met := f.calls.Meet("settle " + string(verb))
 	switch met {
-	case unsent:
-		return nil, errTrouble
+	case troubletest.Unsent:
+		return nil, troubletest.Err
 	case late:
 		f.expireFirst(idsOf(batch))
 	}
 	settled := f.settles(verb, batch)
-	if met == unanswered {
-		return nil, errTrouble
+	if met == troubletest.Unanswered {
+		return nil, troubletest.Err
 	}
 	return settled, nil
 }
@@ -149,13 +127,16 @@ func (f *troubled) settles(verb claim.Verb, batch []claim.Settlement) []int64 {
 			f.ended[s.ID] = string(verb) + " " + s.RunID
 		}
 	}
+	if len(f.ended) == items {
+		f.calls.Over()
+	}
 	return settled
 }
 
 func (f *troubled) Heartbeat(ctx context.Context, held []claim.Held) ([]int64, error) {
-	met := f.meets("heartbeat")
-	if met == unsent {
-		return nil, errTrouble
+	met := f.calls.Meet("heartbeat")
+	if met == troubletest.Unsent {
+		return nil, troubletest.Err
 	}
 	if met == late {
 		f.expireFirst([]int64{held[0].ID})
@@ -171,15 +152,15 @@ func (f *troubled) Heartbeat(ctx context.Context, held []claim.Held) ([]int64, e
 		}
 	}
 	f.mu.Unlock()
-	if met == unanswered {
-		return nil, errTrouble
+	if met == troubletest.Unanswered {
+		return nil, troubletest.Err
 	}
 	return renewed, nil
 }
 
 func (f *troubled) Start(ctx context.Context, item claim.Item) (string, engine.Outcome, error) {
-	met := f.meets("start")
-	if met == unsent || met == late {
+	met := f.calls.Meet("start")
+	if met == troubletest.Unsent || met == late {
 		return "", engine.Unanswered, serviceerror.NewUnavailable("connection reset")
 	}
 	if item.ID == 5 {
@@ -191,14 +172,14 @@ func (f *troubled) Start(ctx context.Context, item claim.Item) (string, engine.O
 		f.runs[item.ExecutionID] = true
 		f.mu.Unlock()
 	}
-	if met == unanswered {
+	if met == troubletest.Unanswered {
 		return "", engine.Unanswered, serviceerror.NewUnavailable("connection reset")
 	}
 	return runID, outcome, err
 }
 
 func (f *troubled) Find(ctx context.Context, item claim.Item) (string, engine.Outcome, error) {
-	if f.meets("find") != "" {
+	if f.calls.Meet("find") != troubletest.None {
 		return "", engine.Unanswered, serviceerror.NewUnavailable("connection reset")
 	}
 	f.mu.Lock()
@@ -220,12 +201,12 @@ func idsOf(batch []claim.Settlement) (ids []int64) {
 	return ids
 }
 
-// everyCall runs a dispatcher whose nth call meets a trouble, and checks that all ends as it does without: every item
-// has its run or its failure, no lease is renewed for nothing, and all workers take items. It returns the calls.
-func everyCall(t *testing.T, nth int, what trouble) (calls []string) {
+// runInTrouble runs a dispatcher, one of whose calls may meet a trouble, and checks that all ends as it does without:
+// every item has its run or its failure, no lease is renewed for nothing, and all workers take items.
+func runInTrouble(t *testing.T, calls *troubletest.Calls) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 3
-		f := &troubled{desk: newDesk(t, workers), nth: nth, what: what, runs: map[string]bool{}, ended: map[int64]string{}}
+		f := &troubled{desk: newDesk(t, workers), calls: calls, runs: map[string]bool{}, ended: map[int64]string{}}
 		f.Store, f.Starter, f.StartTimeout, f.PollInterval = f, f, 25*time.Second, 0
 		f.Hints = &Hints{}
 		f.onStart = func(ctx context.Context, item claim.Item) (string, error) {
@@ -263,21 +244,10 @@ func everyCall(t *testing.T, nth int, what trouble) (calls []string) {
 		f.announce(workers)
 		pass(5 * time.Second)
 		require.Equal(t, workers, f.seen().busiest, "every worker takes items")
-		stop()
-		calls = f.calls
 	})
-	return calls
 }
 
 func TestWhicheverCallFailsAllEndsAsIfNoneHad(t *testing.T) {
 	t.Parallel()
-	calls := everyCall(t, 0, "")
-	for _, what := range []trouble{unsent, unanswered, late} {
-		for nth := range calls {
-			t.Run(fmt.Sprintf("%d %s/%s", nth+1, calls[nth], what), func(t *testing.T) {
-				t.Parallel()
-				everyCall(t, nth+1, what)
-			})
-		}
-	}
+	troubletest.Each(t, []troubletest.Trouble{troubletest.Unsent, troubletest.Unanswered, late}, runInTrouble)
 }

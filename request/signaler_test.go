@@ -125,22 +125,6 @@ func TestSignalsAreSentTogetherAndSettled(t *testing.T) {
 	})
 }
 
-func TestAnOutcomeThatCouldNotBeRecordedIsRecordedLater(t *testing.T) {
-	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logtest.Book, _ func()) {
-		d.due = signals(3)
-		d.answer = func(context.Context, temporal.Signal) (string, error) {
-			d.set(func() { d.takeErr = errors.New("connection refused") })
-			return "", nil
-		}
-		s.Announced(true)
-		pass(time.Minute)
-		require.Empty(t, d.settled)
-		d.set(func() { d.takeErr = nil })
-		pass(2 * signalPause)
-		require.ElementsMatch(t, []string{"0=DELIVERED ", "1=DELIVERED ", "2=DELIVERED "}, d.settled, "each once")
-	})
-}
-
 func TestASlowSignalDelaysNoOther(t *testing.T) {
 	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logtest.Book, _ func()) {
 		d.due = signals(100)

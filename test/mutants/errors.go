@@ -35,7 +35,7 @@ var afterErrors = []mutant{
 	{"outcomes of signals outlive an error", "a delivered signal is sent again after an error of the database",
 		[]edit{{"request.Signaler.settleAndSend", "taken, err := s.Store.TakeSignals(ctx, s.settled, started, room)",
 			"settled := s.settled; s.settled = nil; taken, err := s.Store.TakeSignals(ctx, settled, started, room)"}},
-		"./request", "TestAnOutcomeThatCouldNotBeRecordedIsRecordedLater"},
+		"./request", "TestWhicheverCallFailsEverySignalArrivesInOrder"},
 	{"excess watches outlive an error", "an execution that nobody watches seems to be watched",
 		[]edit{{"complete.Watcher.tend", "w.excess = append(w.excess, excess...)", ""}},
 		"./complete", "TestWhatCouldNotBeGivenUpIsGivenUpLaterAndAdoptingFollows"},
