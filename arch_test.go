@@ -118,7 +118,8 @@ func TestTestCodeStaysOutOfTheBinary(t *testing.T) {
 	// Temporal's SDK imports testify itself; pgdispatch's own packages do not.
 	for _, line := range goList(t, `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
 		name, _, _ := strings.Cut(strings.TrimPrefix(line, module+"/"), " ")
-		if !slices.Contains([]string{"sql/sqltest", "internal/storetest", "internal/goldentest"}, name) {
+		forTests := []string{"sql/sqltest", "internal/storetest", "internal/goldentest", "internal/troubletest"}
+		if !slices.Contains(forTests, name) {
 			require.NotContains(t, line, "testify")
 			require.NotContains(t, strings.Fields(line), "testing")
 		}

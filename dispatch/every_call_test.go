@@ -20,8 +20,8 @@ import (
 // late is the trouble of a call that names an item whose lease has expired.
 const late troubletest.Trouble = "a lease that it names has expired"
 
-// troubled wraps the fakes of a desk. One of their calls meets a trouble. Leases expire, a repeated start finds its run,
-// and a claim sees new items only if it looks or has their hint. There are no polls.
+// troubled wraps the fakes of a desk. One of their calls meets a trouble. Leases expire, a repeated start finds its
+// run, and a claim sees new items only if it looks or has their hint. There are no polls.
 type troubled struct {
 	*desk
 	calls *troubletest.Calls
