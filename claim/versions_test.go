@@ -127,6 +127,20 @@ func TestVersionsOfAnotherEpochAreForgotten(t *testing.T) {
 	require.Equal(t, 2, reads.reads)
 }
 
+func TestAClaimThatFindsAnotherEpochIsFollowedByALoad(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Insert(b.Shop.Shop, 3)
+	_, err := b.Claim(t.Context(), 1)
+	require.NoError(t, err)
+	b.Execute("update pgdispatch.epoch set id = gen_random_uuid()")
+	batch, _, err := b.SettleAndClaim(t.Context(), nil, Wanted{AtMost: 1, Quiet: true})
+	require.NoError(t, err)
+	require.Len(t, batch.Items, 1)
+	require.Zero(t, batch.LookAgainIn, "the crash may have lost what the memory knows")
+	require.Empty(t, b.memory.seen)
+}
+
 func TestMemoryOfVersionsIsBounded(t *testing.T) {
 	t.Parallel()
 	var v versions

@@ -2,6 +2,8 @@ package schedule
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,6 +28,17 @@ func TestAFullKeyDelaysNoOtherItemOfItsWorkspace(t *testing.T) {
 	d.ends("a", 1)
 	require.Equal(t, "a@0*2", d.propose(5), "as many as are known; a claim knows how many it may take")
 	require.Equal(t, "a2", d.claim(5))
+}
+
+func TestKeysWithoutWaitingItemsAreForgotten(t *testing.T) {
+	d := newDesk(t)
+	d.tenant("a", 10)
+	d.waitsKeyed("a", "k", 0, 1)
+	d.waitsKeyed("a", "l", -5, 2)
+	require.Equal(t, "a1 a2", d.claims(2))
+	d.s.Forget()
+	require.Equal(t, []string{"l"}, slices.Collect(maps.Keys(d.s.keys)))
+	require.Equal(t, []string{"l"}, slices.Collect(maps.Keys(d.s.workspaces[workspaceOf("a")].keys)))
 }
 
 func TestAKeyIsFullOverAllWorkspaces(t *testing.T) {

@@ -85,3 +85,13 @@ func TestAnItemIsStartableFromWhenItsNamespaceAcceptsWorkflowsAgain(t *testing.T
 	s.Reopened(true)
 	require.Equal(t, second(40), startableAt(t, s, 41))
 }
+
+func TestAnItemWhoseNamespaceIsLimitedIsStartableFromWhenItIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	for passedOver, pause := range map[bool]time.Duration{true: passedOverFor, false: lockedFor} {
+		s, p := waitsAndIsAsked(t, 3)
+		left := Standing{Granted: 1, Limit: 5, PassedOver: passedOver, Next: &Position{Due: noon, ID: 1}}
+		s.Apply(second(3), p, Answer{Room: 100, Limited: true, Standings: []Standing{left}}.at(second(3)))
+		require.Equal(t, second(3).Add(pause), startableAt(t, s, 600))
+	}
+}
