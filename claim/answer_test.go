@@ -219,3 +219,49 @@ func TestAReceiptEndsWhereItsCountDid(t *testing.T) {
 	require.Equal(t, schedule.Receipt{Floor: 95, Held: 3, To: 100}, stands.Receipt)
 	require.Equal(t, 7, stands.Held)
 }
+
+// Everything else that leaves an item that is due says so by other fields.
+func TestALevelIsPassedOverOnlyIfItCouldHaveTakenAnItemOfANamespaceThatIsClosed(t *testing.T) {
+	t.Parallel()
+	type given struct {
+		closed, granted, due, cut bool
+		took                      int
+	}
+	for passed, cases := range map[bool][]given{
+		true: {{closed: true, granted: true, due: true}},
+		false: {
+			{granted: true, due: true},
+			{closed: true, due: true},
+			{closed: true, granted: true},
+			{closed: true, granted: true, due: true, cut: true},
+			{closed: true, granted: true, due: true, took: 1},
+		},
+	} {
+		for _, c := range cases {
+			slots, w := 9, schedule.WorkspaceID{1}
+			a := claimAnswer{standing: standing{At: time.Now(), Room: 5}}
+			found := entryStanding{Slots: &slots, BurstSlots: &slots}
+			if c.granted {
+				found.Granted = 5
+			}
+			a.standing.Entries = []entryStanding{found}
+			left := `{"next": [{"entry": 1, "id": 7, "run_at": "2000-01-01T00:00:00Z"}]}`
+			if !c.due {
+				left = strings.Replace(left, "2000", "2199", 1)
+			}
+			require.NoError(t, json.Unmarshal([]byte(left), &a.standing))
+			for range c.took {
+				a.items, a.workspaces = append(a.items, Item{}), append(a.workspaces, w)
+			}
+			if c.cut {
+				a.standing.Room = 0
+			}
+			allowed := map[string]int{"default": 1}
+			if c.closed {
+				allowed["default"] = 0
+			}
+			answer := a.schedule(schedule.Proposal{AtMost: 5, Entries: []schedule.Entry{{Workspace: w}}}, allowed)
+			require.Equal(t, passed, answer.Standings[0].PassedOver, "%+v", c)
+		}
+	}
+}
