@@ -39,6 +39,12 @@ func TestThePicturesOfTheDocumentationCanBeTaken(t *testing.T) {
 		"workspace":      {"/ui/workspaces/" + workspaceID(t, "Acme Oslo") + "?period=24h", nil},
 		"item":           {all["failed item"].path, nil},
 		"dead-letters":   {all["dead letters"].path, nil},
+		"items":          {"/ui/items", []step{wide}},
+		"items-phone":    {"/ui/items", []step{phone}},
+		"limits":         {"/ui/limits", []step{wide}},
+		"limits-phone":   {"/ui/limits", []step{phone}},
+		"settings":       {"/ui/settings", []step{wide}},
+		"settings-phone": {"/ui/settings", []step{phone}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

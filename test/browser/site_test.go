@@ -28,7 +28,7 @@ const (
 	// waitingOfEach is how many items of each definition wait in a workspace that is at its limit.
 	waitingOfEach = 10
 	// startPace is the interval between starts. A replica keeps up with it, so that its own figures are stable.
-	startPace = 5 * time.Millisecond
+	startPace = 15 * time.Millisecond
 	// queue is the only worker's task queue.
 	queue = "browser"
 )
@@ -126,6 +126,9 @@ func newSite(ctx context.Context, name string, ended int) (*site, error) {
 
 // enqueue fills some workspaces up to their limits with running workflows, and adds waiting items.
 func (s *site) enqueue(ctx context.Context) error {
+	if _, err := s.db.Exec(ctx, statement("limits")); err != nil {
+		return fmt.Errorf("add limits: %w", err)
+	}
 	rows, err := s.db.Query(ctx, statement("starts"))
 	if err != nil {
 		return fmt.Errorf("find what can be started: %w", err)

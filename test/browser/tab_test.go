@@ -36,6 +36,7 @@ func command[P, R any](c cdp.Command[P, R], params P) step {
 // Ways to display a page.
 var (
 	desk  = chromedp.EmulateViewport(1280, 900)
+	wide  = chromedp.EmulateViewport(1440, 900)
 	phone = chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile, chromedp.EmulateTouch)
 	light = scheme("light")
 	dark  = scheme("dark")
