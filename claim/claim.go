@@ -62,8 +62,9 @@ type Item struct {
 
 	// Unanswered reports whether an earlier start request got no response, so that the workflow may be running.
 	Unanswered bool `db:"outcome_unknown"`
-	// UnansweredFor is an upper bound on the time since the first such request was sent, by the database's clock.
-	// Zero if the outcome is known.
+	// UnansweredFor is an upper bound on the time since the first such request was sent, by the database's clock. It is
+	// positive without Unanswered for an item that names its workflow ID if the database may have forgotten its claim.
+	// Otherwise zero if the outcome is known.
 	UnansweredFor time.Duration
 	// Priority is the priority level of its workspace at which the item waited.
 	Priority int

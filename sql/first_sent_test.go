@@ -4,7 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
 )
 
 // sentAgo ages an item's first start.
@@ -54,4 +58,47 @@ func TestAnItemWhoseExecutionIsGoneIsAsOldAsItself(t *testing.T) {
 	f.release(f.claim(1), true)
 	f.exec("delete from pgdispatch.workflow_executions")
 	require.Positive(t, *f.claim(1).items[0].UnansweredFor, "no start was sent before it was enqueued")
+}
+
+// An epoch begins after commits may have been lost, claims among them. Temporal recognises a repeated start unless its
+// ID may be used again.
+func TestAnItemThatNamesItsIDMayHaveBeenStartedBeforeTheEpoch(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	claimed := func() map[int64]bool {
+		sent := map[int64]bool{}
+		for _, item := range f.claim(9).items {
+			sent[*item.ID] = *item.UnansweredFor > 0
+		}
+		return sent
+	}
+	named, other := f.named(w, "a"), f.item(w)
+	f.exec("delete from pgdispatch.epoch")
+	require.Equal(t, map[int64]bool{named: true, other: false}, claimed(), "before there is an epoch")
+	named = f.named(w, "b")
+	require.Equal(t, map[int64]bool{named: false}, claimed(), "in it")
+
+	for _, single := range []bool{true, false} {
+		named, other = f.named(w, "c"), f.item(w)
+		f.exec("delete from pgdispatch.epoch")
+		f.exec(sql.Text("epoch"))
+		sent := map[int64]bool{}
+		if single {
+			in, tx := f.begin()
+			in.exec(sql.Text("lock_claims"))
+			rows, err := tx.Query(t.Context(), sql.Text("claim_single"), "replica-1", lease, nil, f.epoch(), 9, 0, 0,
+				w.workspace, 0, 9, time.Time{}, 0, 0, 0, 0, "default")
+			require.NoError(t, err)
+			answer, err := pgx.CollectRows(rows, pgx.RowToMap)
+			require.NoError(t, err)
+			for _, row := range answer {
+				sent[row["id"].(int64)] = row["unanswered_for"].(pgtype.Interval).Microseconds > 0
+			}
+			require.NoError(t, tx.Commit(t.Context()))
+		} else {
+			sent = claimed()
+		}
+		require.Equal(t, map[int64]bool{named: true, other: false}, sent, "single: %v", single)
+	}
 }

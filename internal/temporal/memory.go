@@ -45,7 +45,7 @@ type memory struct {
 // mayForget returns an error if the workflow may have run and been forgotten, so that a start would run it
 // twice. If Temporal does not answer, the error says so.
 func (t *Client) mayForget(ctx context.Context, start Start) error {
-	if start.UnansweredFor < remembered(shortestRetention) {
+	if !start.Unanswered || start.UnansweredFor < remembered(shortestRetention) {
 		return nil
 	}
 	retention, assumed, err := t.retention(ctx, t.namespace(start.Namespace))

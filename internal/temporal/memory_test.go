@@ -13,7 +13,7 @@ import (
 // unanswered is an item whose first start was sent this long ago and never answered.
 func unanswered(since time.Duration) Start {
 	item := anItem()
-	item.UnansweredFor = since
+	item.Unanswered, item.UnansweredFor = true, since
 	return item
 }
 

@@ -56,7 +56,7 @@ func applyPolicy(request *workflowservice.StartWorkflowExecutionRequest, start S
 // the first one has another request ID, and an answer may lack the ID. Otherwise the run is another's.
 func (t *Client) existing(ctx context.Context, start Start) (string, error) {
 	runID, found, err := t.current(ctx, start.Execution)
-	if err == nil && !found && start.Unanswered {
+	if err == nil && !found && start.maybeSent() {
 		runID, found, err = t.Find(ctx, start)
 	}
 	switch {

@@ -3,6 +3,7 @@ package temporal
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
@@ -73,9 +74,10 @@ func TestARunThatAPolicyRejectsIsNamed(t *testing.T) {
 
 func TestAnUnansweredStartIsNotSentWhileItsRunIsFound(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []Policy{Reuse, UseExisting} {
-		start := aNamed(policy)
-		start.Unanswered = true
+	forgotten := aNamed(Reuse)
+	forgotten.UnansweredFor = time.Hour
+	for _, start := range []Start{aNamed(Reuse), aNamed(UseExisting), forgotten} {
+		start.Unanswered = start.UnansweredFor == 0
 		service := &startService{describe: describedAs("run-continued", start.ID)}
 		runID, err := starterOn(service).Start(t.Context(), start)
 		require.NoError(t, err)

@@ -60,10 +60,13 @@ type Start struct {
 	Input                       Input  // what becomes of params
 
 	// Unanswered reports whether an earlier request for this execution got no response. UnansweredFor is an upper bound on
-	// the time since the first such request.
+	// the time since the first such request. Without Unanswered, it is that of a request which may have been forgotten;
+	// zero means that there was none.
 	Unanswered    bool
 	UnansweredFor time.Duration
 }
+
+func (s Start) maybeSent() bool { return s.Unanswered || s.UnansweredFor > 0 }
 
 // Start starts a workflow, or finds that an earlier attempt started it, and returns its run ID. The same execution
 // yields the same request with the same request ID: Temporal answers a repeated request with the run that the first one
@@ -77,7 +80,7 @@ func (t *Client) Start(ctx context.Context, start Start) (string, error) {
 	if err := t.mayForget(ctx, start); err != nil {
 		return "", err
 	}
-	if start.Unanswered && start.WorkflowID != "" && start.Policy != Reject {
+	if start.maybeSent() && start.WorkflowID != "" && start.Policy != Reject {
 		// Temporal recognises a repeated request only while it is the newest run's. Under these policies it would start
 		// another run after one that has continued as new and closed.
 		if runID, found, err := t.Find(ctx, start); found || err != nil {

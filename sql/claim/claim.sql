@@ -128,15 +128,15 @@ begin
     select i.id, i.lease_token, i.execution_id::text, i.workspace_id::text, i.workflow_definition_id::text,
            coalesce(i.version_id::text, ''), coalesce(i.namespace, ''), i.kind, coalesce(i.workflow_type, ''), coalesce(i.task_queue, ''),
            coalesce(i.input, ''), coalesce(i.execution_timeout, '0'), coalesce(i.revision, ''), i.params::text, coalesce(i.traceparent, ''),
-           i.attempt_count, i.failure_count, coalesce(i.max_attempts, 0), i.outcome_unknown, c.at_time - i.first_sent_at, coalesce(i.problem, ''),
+           i.attempt_count, i.failure_count, coalesce(i.max_attempts, 0), i.outcome_unknown,
+           case when i.workflow_id is not null and not i.outcome_unknown and not exists (select from pgdispatch.epoch e where e.items_to < i.id)
+                then greatest(c.at_time - i.created_at, '1 us') else c.at_time - i.first_sent_at end, coalesce(i.problem, ''),
            c.at_time - greatest(i.created_at, i.run_at), i.priority, i.options, coalesce(i.limit_key, ''),
            coalesce(i.workflow_id, ''), case when i.workflow_id is not null then coalesce(i.workflow_id_policy, '') else '' end, null::json
     from item i;
-    if c.rated then
-        perform pgdispatch.claim_debits(p.entries, c.entries, c.last_token, c.at_time);
-    end if;
+    perform pgdispatch.claim_debits(p.entries, c.entries, c.last_token, c.at_time) where c.rated;
     if c.epoch is null and cardinality(c.heads) > 0 then
-        insert into pgdispatch.epoch default values on conflict do nothing;
+        {{ template "begin_epoch" }};
     end if;
     c.heads := null;
     c.took := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000; -- microseconds, without commit

@@ -171,12 +171,16 @@ select a.xid::text, a.workspace_id, a.priority, coalesce(a.limit_key, '') as lim
 from pgdispatch.arrivals($1::text::pg_snapshot, $2::text::pg_snapshot, $3::integer) a
 left join lateral (select w.wake_number from pgdispatch.workspaces w where w.id = a.workspace_id offset 0) w on true
 
+{{ define "begin_epoch" -}}
+insert into pgdispatch.epoch (items_to) select coalesce(max(id), 0) from pgdispatch.workflow_execution_queue on conflict do nothing
+{{- end }}
+
 -- name: epoch
 -- writes the epoch
 -- Returns the epoch, which it begins if the server has lost the last one in a crash or a promotion. Null if another
 -- transaction is just beginning it.
 with begun as (
-    insert into pgdispatch.epoch default values on conflict do nothing returning id
+    {{ template "begin_epoch" }} returning id
 )
 select coalesce((select b.id from begun b), (select e.id from pgdispatch.epoch e))::text
 

@@ -21,6 +21,7 @@ with state as materialized (
            case when s.paused or l.lost >= 2 then 0
                 else greatest(s.max_claims - $6::integer - coalesce(cardinality(l.tokens), 0), 0) end as room,
            l.expired or w.id is null or w.max_starts_per_second is not null or (e.id = $4::text::uuid) is not true as declined,
+           e.items_to,
            case when $15::bigint <= n.last_token then $13::bigint else 0 end as floor,
            case when $15::bigint <= n.last_token then $14::integer + (n.last_token - $15::bigint) end as bound
     from (select clock_timestamp() as at_time, coalesce(pg_sequence_last_value('pgdispatch.lease_tokens'), 0) as last_token) n
@@ -114,7 +115,9 @@ select coalesce(i.id, 0) as id, coalesce(i.lease_token, 0) as token, coalesce(i.
        coalesce(i.execution_timeout, '0') as execution_timeout, coalesce(i.revision, '') as version_revision, i.params::text,
        coalesce(i.traceparent, '') as traceparent,
        coalesce(i.attempt_count, 0) as attempt_count, coalesce(i.failure_count, 0) as failure_count, coalesce(i.max_attempts, 0) as max_attempts,
-       coalesce(i.outcome_unknown, false) as outcome_unknown, interval '0' as unanswered_for, coalesce(i.problem, '') as problem,
+       coalesce(i.outcome_unknown, false) as outcome_unknown,
+       case when i.workflow_id is not null and i.id <= g.items_to then greatest(g.at_time - i.created_at, '1 us') else '0' end as unanswered_for,
+       coalesce(i.problem, '') as problem,
        coalesce(g.at_time - greatest(i.created_at, i.run_at), '0') as waited, coalesce(i.priority, 0) as priority,
        i.options as start_options, '' as limit_key, coalesce(i.workflow_id, '') as workflow_id,
        case when i.workflow_id is not null then coalesce(i.workflow_id_policy, '') else '' end as workflow_id_policy,

@@ -191,7 +191,7 @@ begin
     left join pgdispatch.epoch e on true
     for update of t;
     if turn.epoch_began then
-        insert into pgdispatch.epoch default values on conflict do nothing;
+        {{ template "begin_epoch" }};
         update pgdispatch.signal_turn
         set epoch = (select e.id from pgdispatch.epoch e), doubtful_to = coalesce((select max(s.id) from pgdispatch.signals s), 0);
     end if;

@@ -108,7 +108,7 @@ var limits = []mutant{
 			""}},
 		"./sql", "TestOnlyAClaimGivesAnItemASlot"},
 	{"the first claim that takes an item begins an epoch", "there is no epoch, and every claim counts everything",
-		[]edit{{claimFile, "insert into pgdispatch.epoch default values on conflict do nothing;", "null;"}},
+		[]edit{{claimFile, `{{ template "begin_epoch" }};`, "null;"}},
 		"./sql", "TestAClaimThatTakesNothingWritesNothing"},
 	{"an empty claim writes nothing", "an empty claim writes",
 		[]edit{{claimFile, "if c.epoch is null and cardinality(c.heads) > 0 then", "if c.epoch is null then"}},

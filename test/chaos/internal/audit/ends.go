@@ -178,8 +178,9 @@ func chained(e Expected, f Found, runs []Run) []Violation {
 		if len(runs) == 0 {
 			return nil
 		}
-		return []Violation{violation(RuleOneRun, "%s is %s without a run, and has %d in Temporal",
-			f.Execution, f.Status, len(runs))}
+		v := violation(RuleOneRun, "%s is %s without a run, and has %d in Temporal", f.Execution, f.Status, len(runs))
+		v.At = runs[0].Start // a failover may have forgotten it, and then the item was withdrawn
+		return []Violation{v}
 	}
 	fewest := max(e.Runs, 1)
 	if most := max(e.MostRuns, fewest); len(runs) < fewest || len(runs) > most {

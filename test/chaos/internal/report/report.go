@@ -85,7 +85,7 @@ func check(o *run.Outcome) []string {
 			c.Acknowledged, c.RolledBack, c.Unknown, c.Resolved),
 		fmt.Sprintf("%d rows lost because a standby without them took over, "+
 			"all of them acknowledged after it stopped following; "+
-			"%d starts over a limit because of claims lost with them",
+			"%d starts over a limit, or of withdrawn items, because of claims lost with them",
 			c.Lost, c.Excused),
 		fmt.Sprintf("%d attempts beyond an item's first", c.Repeated),
 		fmt.Sprintf("%d changes replayed in commit order: %d claims, %d expired leases, "+

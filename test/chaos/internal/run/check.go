@@ -32,7 +32,7 @@ const (
 // Check is the result of the check after a run.
 type Check struct {
 	// Lost counts rows that were acknowledged by a server whose standby did not have them. Excused counts the starts
-	// over a workspace's limit that were caused by claims lost with that server.
+	// over a workspace's limit, and the withdrawn items that run, because of claims lost with that server.
 	Lost, Excused int
 	// Acknowledged, Unknown, Resolved and RolledBack count the applications' rows. Resolved is the number of unknown
 	// rows that exist.
@@ -171,7 +171,8 @@ func (c *Check) histories(ctx context.Context, l *lab.Lab) error {
 		return err
 	}
 	c.Runs = len(runs)
-	c.Violations = append(append(c.Violations, violations...), audit.Runs(expected, found, runs)...)
+	c.Violations = append(c.Violations, violations...)
+	c.excuse(l, audit.Runs(expected, found, runs))
 	c.excuse(l, audit.Named(expected, found, runs, changes))
 	c.kinds(expected, found, runs)
 	c.running(l, expected, found, runs)
