@@ -144,13 +144,15 @@ func (s *Postgres) OpenUnder(ctx context.Context, namespace string,
 		namespace)
 }
 
-// Running returns the runs that executions follow under a workflow ID that their items name, by execution ID. It is for
-// workers that report ends: see package finish.
-func (s *Postgres) Running(ctx context.Context, namespace, workflowID string) (map[string]string, error) {
+// Running returns the runs that executions of a kind follow under a workflow ID that their items name, by execution ID.
+// It is for workers that report ends: see package finish.
+func (s *Postgres) Running(ctx context.Context, kind, namespace, workflowID string) (map[string]string, error) {
 	open, err := s.OpenUnder(ctx, namespace, []string{workflowID})
 	runs := make(map[string]string, len(open))
 	for _, e := range open {
-		runs[e.ID] = e.RunID
+		if e.Kind.String() == kind {
+			runs[e.ID] = e.RunID
+		}
 	}
 	return runs, err
 }

@@ -76,6 +76,21 @@ func TestATurnIsOfAllWhileAnUnwatchedExecutionHasAWorkflowIDOfItsItem(t *testing
 	require.True(t, all())
 }
 
+func TestWhatRunsUnderAnIDIsOfTheKindThatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	order, mail := b.Dispatched(1)[0].ExecutionID, b.Dispatched(1)[0].ExecutionID
+	b.Execute("update pgdispatch.workflow_executions set workflow_id = 'order-1'")
+	b.Execute("update pgdispatch.workflow_executions set kind = 'activity' where id = $1", mail)
+	for kind, want := range map[string]map[string]string{
+		"workflow": {order: "run-" + order}, "activity": {mail: "run-" + mail},
+	} {
+		runs, err := b.Running(t.Context(), kind, "", "order-1")
+		require.NoError(t, err)
+		require.Equal(t, want, runs)
+	}
+}
+
 func TestExecutionsOfADeadReplicaAreReasonEnoughToList(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)

@@ -1,8 +1,8 @@
-// Package finish lets a worker report the end of a workflow as soon as Temporal has accepted it, some milliseconds
-// before pgdispatch would detect it.
+// Package finish lets a worker report the end of a workflow or a standalone activity as soon as Temporal has accepted
+// it, some milliseconds before pgdispatch would detect it.
 //
-// It intercepts the worker's connection. A last activity would report before Temporal has closed the workflow, and the
-// workspace's next workflow could start while this one is still open.
+// It intercepts the worker's connection. The worker's own code would report before Temporal has closed what it ends,
+// and the workspace's next item could start while this one is still open.
 package finish
 
 import (
@@ -15,6 +15,7 @@ import (
 	commandpb "go.temporal.io/api/command/v1"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 	"golang.org/x/sync/errgroup"
@@ -27,8 +28,9 @@ import (
 // Store records ends. Use a *complete.Postgres on a pool of the worker's own.
 type Store interface {
 	Finish(ctx context.Context, executionID, outcome, reason, result string) (first bool, err error)
-	// Running returns the runs that executions follow under a workflow ID that their items name, by execution ID.
-	Running(ctx context.Context, namespace, workflowID string) (map[string]string, error)
+	// Running returns the runs that executions of a kind, workflow or activity, follow under a workflow ID that their
+	// items name, by execution ID.
+	Running(ctx context.Context, kind, namespace, workflowID string) (map[string]string, error)
 }
 
 const (
@@ -43,8 +45,8 @@ const (
 	speakers = 4
 )
 
-// Reporter reports that workflows have ended. Create it with New. Set the fields before use and do not change them
-// afterwards.
+// Reporter reports that workflows and standalone activities have ended. Create it with New. Set the fields before use
+// and do not change them afterwards.
 type Reporter struct {
 	// Store records the ends.
 	Store Store
@@ -57,8 +59,9 @@ type Reporter struct {
 	ends chan end
 }
 
-// end is the end of a workflow whose close command Temporal has accepted.
+// end is the end of a workflow or a standalone activity that Temporal has accepted.
 type end struct {
+	kind        temporal.Kind
 	workflowID  string
 	executionID string // that the workflow ID names; empty if it has another format
 	how
@@ -66,7 +69,7 @@ type end struct {
 	namespace string
 }
 
-// how describes how a workflow ended. reason is why it did not complete, or a note about the result if it did.
+// how describes how something ended. reason is why it did not complete, or a note about the result if it did.
 type how struct{ outcome, reason, result string }
 
 // New returns a reporter. Set its Intercept as an interceptor of the worker's Temporal client, and call Run alongside
@@ -122,14 +125,14 @@ func (r *Reporter) report(ctx context.Context, e end) error {
 		}
 		return err
 	}
-	runs, err := r.Store.Running(ctx, e.namespace, e.workflowID)
+	runs, err := r.Store.Running(ctx, e.kind.String(), e.namespace, e.workflowID)
 	if err != nil {
 		return err
 	}
-	asked := &temporal.Client{Service: workflowservice.NewWorkflowServiceClient(e.conn), Namespace: e.namespace}
 	for id, run := range runs {
 		// The workflow ID may have been reused since.
-		found, over, err := asked.Ended(ctx, temporal.Execution{ID: id, WorkflowID: e.workflowID, RunID: run})
+		found, over, err := e.temporal().Ended(ctx,
+			temporal.Execution{ID: id, WorkflowID: e.workflowID, RunID: run, Kind: e.kind})
 		if err == nil && over && found.Outcome == e.outcome {
 			_, err = r.Store.Finish(ctx, id, e.outcome, e.reason, e.result)
 		}
@@ -140,13 +143,17 @@ func (r *Reporter) report(ctx context.Context, e end) error {
 	return nil
 }
 
-// isOver reports whether the workflow has ended. A failed workflow may continue in another run if it has a retry
-// policy. The worker cannot know that, so isOver asks Temporal.
+// isOver reports whether what failed has ended. With a retry policy a workflow continues in another run, and an
+// activity with another attempt. The worker cannot know that, so isOver asks Temporal.
 func isOver(ctx context.Context, e end) (bool, error) {
 	if e.outcome == "COMPLETED" || e.outcome == "CANCELED" {
 		return true, nil
 	}
-	response, err := workflowservice.NewWorkflowServiceClient(e.conn).DescribeWorkflowExecution(ctx,
+	if e.kind == temporal.Activity {
+		found, over, err := e.temporal().Look(ctx, temporal.Execution{ID: e.executionID, Kind: e.kind})
+		return over && found.Outcome == e.outcome, err
+	}
+	response, err := e.temporal().Service.DescribeWorkflowExecution(ctx,
 		&workflowservice.DescribeWorkflowExecutionRequest{
 			Namespace: e.namespace,
 			Execution: &commonpb.WorkflowExecution{WorkflowId: e.workflowID},
@@ -157,13 +164,18 @@ func isOver(ctx context.Context, e end) (bool, error) {
 	return response.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, nil
 }
 
+// temporal returns a client for the worker's connection.
+func (e end) temporal() *temporal.Client {
+	return &temporal.Client{Service: workflowservice.NewWorkflowServiceClient(e.conn), Namespace: e.namespace}
+}
+
 // Intercept is a grpc.UnaryClientInterceptor. It changes neither requests nor responses, and does not block, unless
 // Codec does.
 func (r *Reporter) Intercept(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn,
 	invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := invoke(ctx, method, request, answer, conn, options...)
-	if completed, ok := request.(*workflowservice.RespondWorkflowTaskCompletedRequest); ok && err == nil {
-		if e, found := r.ended(completed); found {
+	if err == nil {
+		if e, found := r.ended(request); found {
 			e.conn = conn
 			select {
 			case r.ends <- e:
@@ -174,45 +186,82 @@ func (r *Reporter) Intercept(ctx context.Context, method string, request, answer
 	return err
 }
 
-// ended finds the command that closes a workflow. Continue-as-new closes only a run.
-func (r *Reporter) ended(request *workflowservice.RespondWorkflowTaskCompletedRequest) (end, bool) {
-	workflowID, isWorkflow := strings.CutPrefix(request.GetResourceId(), "workflow:")
-	if !isWorkflow {
+// ended returns the end that a request reports: a worker's answer to a task, of which the resource ID says what the
+// task belongs to.
+func (r *Reporter) ended(request any) (end, bool) {
+	answer, isAnswer := request.(interface {
+		GetResourceId() string
+		GetNamespace() string
+	})
+	if !isAnswer {
 		return end{}, false
 	}
-	id, named := temporal.ExecutionID(workflowID)
-	if !named {
-		id = ""
+	kind, workflowID, _ := strings.Cut(answer.GetResourceId(), ":")
+	e := end{kind: temporal.Kind(kind), workflowID: workflowID, namespace: answer.GetNamespace()}
+	switch e.kind {
+	case temporal.Workflow:
+		e.how = r.endOfWorkflow(request)
+	case temporal.Activity: // a standalone one
+		e.how = r.endOfActivity(request)
 	}
-	for _, command := range request.GetCommands() {
-		if how := r.closes(command); how.outcome != "" {
-			return end{workflowID: workflowID, executionID: id, how: how, namespace: request.GetNamespace()}, true
+	if id, named := temporal.ExecutionID(workflowID); named {
+		e.executionID = id
+	}
+	return e, e.outcome != ""
+}
+
+// endOfWorkflow finds the command that closes a workflow. Continue-as-new closes only a run.
+func (r *Reporter) endOfWorkflow(request any) how {
+	if completed, is := request.(*workflowservice.RespondWorkflowTaskCompletedRequest); is {
+		for _, command := range completed.GetCommands() {
+			if how := r.closes(command); how.outcome != "" {
+				return how
+			}
 		}
 	}
-	return end{}, false
+	return how{}
+}
+
+// endOfActivity returns how an attempt of an activity ended.
+func (r *Reporter) endOfActivity(request any) how {
+	switch request := request.(type) {
+	case *workflowservice.RespondActivityTaskCompletedRequest:
+		return r.completed(request.GetResult())
+	case *workflowservice.RespondActivityTaskCanceledRequest:
+		return how{outcome: "CANCELED", reason: "activity was cancelled"}
+	case *workflowservice.RespondActivityTaskFailedRequest:
+		return r.failed(request.GetFailure())
+	}
+	return how{}
 }
 
 // closes returns how a command ends its workflow. An empty outcome means that it does not.
 func (r *Reporter) closes(command *commandpb.Command) how {
 	switch command.GetCommandType() {
 	case enumspb.COMMAND_TYPE_COMPLETE_WORKFLOW_EXECUTION:
-		payloads := command.GetCompleteWorkflowExecutionCommandAttributes().GetResult()
-		if r.Codec != nil {
-			payloads = proto.CloneOf(payloads)
-			_ = temporal.Decode(payloads, nil, r.Codec.Decode) // what is not decoded is noted like what is too large
-		}
-		result, note := temporal.Result(payloads)
-		return how{"COMPLETED", note, result}
+		return r.completed(command.GetCompleteWorkflowExecutionCommandAttributes().GetResult())
 	case enumspb.COMMAND_TYPE_CANCEL_WORKFLOW_EXECUTION:
 		return how{outcome: "CANCELED", reason: "workflow was cancelled"}
 	case enumspb.COMMAND_TYPE_FAIL_WORKFLOW_EXECUTION:
-		failure := command.GetFailWorkflowExecutionCommandAttributes().GetFailure()
-		if r.Codec != nil {
-			failure = proto.CloneOf(failure)
-			_ = temporal.Decode(nil, failure, r.Codec.Decode)
-		}
-		return how{outcome: "FAILED", reason: temporal.Failure(failure)}
+		return r.failed(command.GetFailWorkflowExecutionCommandAttributes().GetFailure())
 	default:
 		return how{}
 	}
+}
+
+func (r *Reporter) completed(payloads *commonpb.Payloads) how {
+	if r.Codec != nil {
+		payloads = proto.CloneOf(payloads)
+		_ = temporal.Decode(payloads, nil, r.Codec.Decode) // what is not decoded is noted like what is too large
+	}
+	result, note := temporal.Result(payloads)
+	return how{"COMPLETED", note, result}
+}
+
+func (r *Reporter) failed(failure *failurepb.Failure) how {
+	if r.Codec != nil {
+		failure = proto.CloneOf(failure)
+		_ = temporal.Decode(nil, failure, r.Codec.Decode)
+	}
+	return how{outcome: "FAILED", reason: temporal.Failure(failure)}
 }

@@ -20,7 +20,7 @@ const execution = "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"
 
 // ear is a store that records reports.
 type ear struct {
-	runs  map[string]string // of executions that follow the workflow order-1
+	runs  map[string]map[string]string // that executions follow, by kind, namespace and workflow ID
 	mu    sync.Mutex
 	heard []string
 	fails error
@@ -33,11 +33,8 @@ func (e *ear) Finish(ctx context.Context, executionID, outcome, _, _ string) (bo
 	return e.fails == nil, e.fails
 }
 
-func (e *ear) Running(_ context.Context, _, workflowID string) (map[string]string, error) {
-	if workflowID != "order-1" {
-		return nil, e.fails
-	}
-	return e.runs, e.fails
+func (e *ear) Running(_ context.Context, kind, namespace, workflowID string) (map[string]string, error) {
+	return e.runs[kind+" "+namespace+" "+workflowID], e.fails
 }
 
 func (e *ear) all() []string {
@@ -64,9 +61,13 @@ func running(t *testing.T, test func(r *Reporter, e *ear)) {
 
 // complete makes a worker answer a workflow task with one command.
 func complete(r *Reporter, resource string, command enumspb.CommandType, answer error) error {
-	request := &workflowservice.RespondWorkflowTaskCompletedRequest{ResourceId: resource,
-		Commands: []*commandpb.Command{{CommandType: command}}}
-	err := r.Intercept(context.Background(), "/RespondWorkflowTaskCompleted", request, nil, nil,
+	return send(r, &workflowservice.RespondWorkflowTaskCompletedRequest{ResourceId: resource,
+		Commands: []*commandpb.Command{{CommandType: command}}}, answer)
+}
+
+// send makes a worker send a request.
+func send(r *Reporter, request any, answer error) error {
+	err := r.Intercept(context.Background(), "/", request, nil, nil,
 		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return answer })
 	synctest.Wait()
 	return err
@@ -87,8 +88,30 @@ func TestAnEndIsSaidOnceTemporalHasTakenIt(t *testing.T) {
 	})
 }
 
+func TestTheEndOfAStandaloneActivityIsSaid(t *testing.T) {
+	running(t, func(r *Reporter, e *ear) {
+		for _, request := range []any{
+			&workflowservice.RespondActivityTaskCompletedRequest{ResourceId: "activity:execution-" + execution},
+			&workflowservice.RespondActivityTaskCanceledRequest{ResourceId: "activity:execution-" + execution},
+		} {
+			require.NoError(t, send(r, request, nil))
+			require.Error(t, send(r, request, errors.New("activity not found")))
+		}
+		require.Equal(t, []string{execution + "=COMPLETED", execution + "=CANCELED"}, e.all())
+	})
+}
+
 func TestNothingElseIsSaid(t *testing.T) {
 	running(t, func(r *Reporter, e *ear) {
+		for _, request := range []any{
+			&workflowservice.RespondActivityTaskCompletedRequest{ResourceId: "workflow:execution-" + execution},
+			&workflowservice.RecordActivityTaskHeartbeatRequest{ResourceId: "activity:execution-" + execution},
+			&workflowservice.RespondWorkflowTaskFailedRequest{ResourceId: "workflow:execution-" + execution},
+			&workflowservice.DescribeNamespaceRequest{},
+		} {
+			require.NoError(t, send(r, request, nil))
+		}
+		require.NoError(t, complete(r, "activity:execution-"+execution, completes, nil))
 		refused := errors.New("unhandled command")
 		require.ErrorIs(t, complete(r, "workflow:execution-"+execution, completes, refused), refused, "it continues")
 		for _, resource := range []string{"", "workflow:order-1", "workflow:execution-of-a-stranger", "execution-" +

@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	temporallog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
@@ -38,6 +40,9 @@ func (s *stack) reportingWorker() (queue string) {
 	for name, function := range workflows {
 		w.RegisterWorkflowWithOptions(function, workflow.RegisterOptions{Name: name})
 	}
+	for name, function := range activities {
+		w.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
+	}
 	require.NoError(s.t, w.Start())
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -46,14 +51,40 @@ func (s *stack) reportingWorker() (queue string) {
 	return queue
 }
 
-// Other ways are disabled: nothing is watched, and closed workflows are not listed.
-func TestAWorkerSaysWhatHasEnded(t *testing.T) {
-	t.Parallel()
+// newReportingStack returns a stack whose worker alone says what has ended: nothing is watched, and nobody has the turn
+// to list what has closed.
+func newReportingStack(t *testing.T) *stack {
 	s := newStack(t)
-	s.exec("update pgdispatch.close_sweep set looked_at = 'infinity'") // the interval is too long for a sweep
+	s.exec("delete from pgdispatch.close_sweep")
 	s.queue = s.reportingWorker()
 	s.exec("update pgdispatch.workflow_definitions set task_queue = $1", s.queue)
 	s.replica("PGDISPATCH_MAX_WATCHES=0").ready()
+	return s
+}
+
+func TestAWorkerSaysWhatHasEndedOfActivitiesAndOfWorkflowsWithTheirOwnIDs(t *testing.T) {
+	t.Parallel()
+	s := newReportingStack(t)
+	s.defineActivity("PRO", "Pass", "{}")
+	s.defineActivity("PRO", "Break", `{"retry_policy": {"maximum_attempts": 2, "initial_interval": "1ms"}}`)
+	passes, breaks := s.enqueue("PRO", "Pass", 1)[0], s.enqueue("PRO", "Break", 1)[0]
+	require.Equal(t, `activity COMPLETED COMPLETED {"greeting": "hello"}`, s.ended(passes))
+	require.Equal(t, "activity FAILED FAILED the oven is cold (Oven): no gas", s.ended(breaks))
+	s.workspace["reject"] = s.workspace["PRO"]
+	id := uuid.NewString() // of a workflow and an activity
+	s.defineActivity("PRO", "Beat", `{"heartbeat_timeout": "10s"}`)
+	workflow, activity := s.enqueueAs("reject", "Hold", id), s.enqueueAs("reject", "Beat", id)
+	s.eventually(func() bool { return s.statusOf(activity) == "DISPATCHED" }, "both run")
+	s.exec("select pgdispatch.request_cancel($1)", activity)
+	require.Equal(t, "activity FAILED CANCELED activity was cancelled", s.ended(activity))
+	require.Equal(t, "DISPATCHED", s.statusOf(workflow))
+	s.release(id)
+	require.Contains(t, s.ended(workflow), "workflow COMPLETED COMPLETED")
+}
+
+func TestAWorkerSaysWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	s := newReportingStack(t)
 	executions := append(s.enqueue("FREE", "Echo", 5), s.enqueue("FREE", "Again", 1)...)
 	executions = append(executions, s.enqueue("FREE", "Fail", 1)...)
 	s.eventually(func() bool {
