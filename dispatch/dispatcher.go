@@ -153,9 +153,7 @@ type result struct {
 	asked   bool          // whether Temporal was asked
 	sent    time.Time     // when Temporal was asked
 	took    time.Duration // until Temporal answered; zero unless the workflow was started
-	// waits is how long the item waits before its retry. Zero means that it does not wait.
-	waits time.Duration
-	item  *claim.Item // the dispatched item; nil if it was only settled
+	item    *claim.Item   // the dispatched item; nil if it was only settled
 	// started still has to be settled. Nil means that the dispatch has ended.
 	started *started
 }

@@ -170,13 +170,10 @@ func (r *run) takeBack(done result) {
 	if done.item != nil {
 		r.namespaces.get(done.item.Lane()).busy--
 	}
-	if done.outcome != engine.Started { // its item may wait again
+	if done.outcome != engine.Started { // its item may wait again: a claim that looks learns until when
 		r.expectsWork, r.look = true, true
 	}
 	r.expectsWork = r.expectsWork || r.moreDue
-	if due := time.Now().Add(done.waits); done.waits > 0 && (r.dueAt.IsZero() || due.Before(r.dueAt)) {
-		r.dueAt = due // no notification may announce it
-	}
 	if done.asked {
 		r.updateBreaker(done)
 	}
@@ -200,14 +197,12 @@ func (r *run) updateBreaker(done result) {
 				"remedy", r.Starter.Remedy(done.err, name))
 		}
 		r.reportPauses()
-		r.expectsWork = true
 		return
 	case engine.Throttled:
 		if limiter.learn(now, done.sent, true) {
 			r.Log.Warn("Temporal limits the rate of starts; slowing down. Items stay queued and no attempt is counted",
 				"starts_per_second", limiter.rate, "error", done.err, "namespace", name, "kind", done.item.Kind)
 		}
-		r.expectsWork = true
 	default:
 		limiter.learn(now, done.sent, false)
 	}

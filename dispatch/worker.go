@@ -76,7 +76,7 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 	case claim.Release:
 		r.logAbout(item).InfoContext(ctx, "Released queue item", "outcome", outcome.String())
 	}
-	return result{outcome: outcome, err: err, asked: asked, sent: began, waits: settlement.Delay}
+	return result{outcome: outcome, err: err, asked: asked, sent: began}
 }
 
 // note logs a line that every item has, at level INFO. Unlike a Logger's methods, it does not determine the source
