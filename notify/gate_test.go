@@ -46,7 +46,7 @@ func newGate(t *testing.T, url, name string) gated {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- g.Run(ctx) }()
-	t.Cleanup(func() { cancel(); require.NoError(t, <-done) })
+	t.Cleanup(func() { cancel(); require.NoError(t, notify.Receive(t, done)) })
 	return g
 }
 
@@ -90,7 +90,7 @@ func TestASleeperWaitsForWhoeverWasToldThatNobodySleeps(t *testing.T) {
 	require.Empty(t, gate.shutting)
 
 	require.NoError(t, inFlight.Commit(t.Context()))
-	<-gate.shutting
+	notify.Receive(t, gate.shutting)
 	require.True(t, gate.IsAsleep())
 	require.True(t, wakes(t, pool))
 }
@@ -101,13 +101,13 @@ func TestAnAwakeDispatcherIsNotNotified(t *testing.T) {
 	pool := sqltest.Pool(t, url)
 	gate := newGate(t, url, "one")
 	gate.Sleep()
-	<-gate.shutting
+	notify.Receive(t, gate.shutting)
 	require.True(t, wakes(t, pool))
 	gate.Awake()
 	within(t, func() bool { return !wakes(t, pool) }, "the gate opens")
 	require.True(t, gate.OnDuty())
 	gate.Sleep()
-	<-gate.shutting
+	notify.Receive(t, gate.shutting)
 }
 
 func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
@@ -116,7 +116,7 @@ func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
 	pool := sqltest.Pool(t, url)
 	first := newGate(t, url, "first")
 	first.Sleep()
-	<-first.shutting
+	notify.Receive(t, first.shutting)
 	second := newGate(t, url, "second")
 	second.Sleep()
 	within(t, func() bool { return asked(t, pool, "second", "gate_key() + 1") }, "the second tries to take duty")
@@ -125,7 +125,7 @@ func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
 	require.False(t, second.OnDuty())
 
 	first.Busy()
-	<-second.shutting
+	notify.Receive(t, second.shutting)
 	within(t, func() bool { return !first.OnDuty() }, "the first has left")
 	require.True(t, second.OnDuty())
 }
@@ -145,7 +145,7 @@ func TestDutyPassesOnWhenItsHolderDies(t *testing.T) {
 	pool := sqltest.Pool(t, url)
 	first := newGate(t, url, "first")
 	first.Sleep()
-	<-first.shutting
+	notify.Receive(t, first.shutting)
 	second := newGate(t, url, "second")
 	second.Sleep()
 	_, err := pool.Exec(t.Context(),
@@ -170,7 +170,7 @@ func TestWhoeverDistrustsIsWokenBesideTheOneOnDuty(t *testing.T) {
 	gate := newGate(t, url, "one")
 	gate.Sleep()
 	gate.Distrust(time.Hour)
-	<-gate.shutting
+	notify.Receive(t, gate.shutting)
 	require.True(t, gate.OnDuty())
 	require.True(t, wakes(t, pool))
 }
@@ -201,7 +201,7 @@ func TestAGateThatAnotherMovedIsSetAgain(t *testing.T) {
 		require.NoError(t, err)
 	}
 	gate.Sleep()
-	<-gate.shutting
+	notify.Receive(t, gate.shutting)
 	move(2)
 	within(t, func() bool { return wakes(t, pool) }, "the replica sleeps and is notified again")
 	gate.Awake()
@@ -209,7 +209,7 @@ func TestAGateThatAnotherMovedIsSetAgain(t *testing.T) {
 	move(1)
 	within(t, func() bool { return !wakes(t, pool) }, "the replica is awake and not notified any more")
 	gate.Sleep()
-	<-gate.shutting
+	notify.Receive(t, gate.shutting)
 	gate.Busy()
 	within(t, func() bool { return !wakes(t, pool) }, "no replica is on duty")
 }
@@ -278,6 +278,6 @@ func TestALongTransactionIsAskedAboutEverMoreRarely(t *testing.T) {
 		require.True(t, gate.IsAsleep(), "the pauses are short again")
 		require.Equal(t, 1, looks)
 		cancel()
-		require.NoError(t, <-done)
+		require.NoError(t, notify.Receive(t, done))
 	})
 }

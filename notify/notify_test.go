@@ -34,6 +34,18 @@ type post struct {
 	dials atomic.Int64
 }
 
+// Receive returns what a channel yields, and fails the test if it takes too long.
+func Receive[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case got := <-from:
+		return got
+	case <-time.After(patience):
+		require.FailNow(t, "nothing came")
+		panic("unreachable")
+	}
+}
+
 // listenAt creates a listener on an address, which may be a proxy's in front of the database of pool.
 func listenAt(t *testing.T, url string, pool *pgxpool.Pool) *post {
 	p := &post{t: t, pool: pool, rings: make(chan struct{}, 100000), lost: make(chan bool, 1000)}
@@ -144,10 +156,10 @@ func TestTellsOfRequestsToStopAndOfThoseThatMayHaveBeenMissed(t *testing.T) {
 	p.Stopping = func() { asked <- struct{}{} }
 	p.run()
 	p.hear("it listens")
-	<-asked // an earlier request is not announced again
+	Receive(t, asked) // an earlier request is not announced again
 	_, err := p.pool.Exec(t.Context(), "select pg_notify($1, '')", StopChannel)
 	require.NoError(t, err)
-	<-asked
+	Receive(t, asked)
 }
 
 func TestRingsAtEachNotification(t *testing.T) {
@@ -298,7 +310,7 @@ func TestPingThatCannotBeSentProvesNothing(t *testing.T) {
 	p.run()
 	p.hear("start")
 	for range 10 {
-		<-pings
+		Receive(t, pings)
 	}
 	require.EqualValues(t, 1, p.dials.Load())
 	require.True(t, p.Connected())
@@ -352,7 +364,7 @@ func TestStopsWhereverItIs(t *testing.T) {
 				return connect(ctx)
 			}
 			stop := p.run()
-			<-dialled
+			Receive(t, dialled)
 			stop()
 			require.False(t, p.Connected())
 			require.Empty(t, p.rings)

@@ -126,7 +126,7 @@ func runIn(t *testing.T, l *Listener) (stop func()) {
 	return func() {
 		synctest.Wait()
 		cancel()
-		require.NoError(t, <-ended)
+		require.NoError(t, Receive(t, ended))
 		time.Sleep(time.Minute) // pgx closes connections in the background
 	}
 }
