@@ -99,7 +99,7 @@ func (w Waits) Quantile(share float64) time.Duration {
 	return 0
 }
 
-// Minute is the activity of one minute. Ends are counted when a sweep sees them, some seconds later.
+// Minute is the activity of one minute. Ends count in the minute in which a sweep sees them, or in the current one.
 type Minute struct {
 	At        time.Time `json:"at"`
 	Started   int64     `json:"started"`
@@ -204,7 +204,7 @@ func higher(a, b *int64) *int64 {
 	return a
 }
 
-// Stretch is a workspace's activity in some minutes. Ends are counted when a sweep sees them, some seconds later.
+// Stretch is a workspace's activity in some minutes. Ends are counted as those of a Minute.
 type Stretch struct {
 	At        time.Time
 	Known     bool // false for the time before anything was recorded of any workspace

@@ -251,3 +251,31 @@ func TestTheStateOfAReplicaThatMissedHeartbeatsIsStale(t *testing.T) {
 	require.Zero(t, o.StartsPerSecond())
 	require.Equal(t, operate.ReplicaState{Stale: true}, o.Replicas[0].State)
 }
+
+func TestAnEndCountsAtOnceAndOnlyOnce(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	ends := func() (all []int64) {
+		t.Helper()
+		o, err := b.Overview(t.Context())
+		require.NoError(t, err)
+		completed, failed, cancelled := o.Ended()
+		of, err := b.WorkspaceActivity(t.Context(), b.Shop.Shop, time.Hour)
+		require.NoError(t, err)
+		last := operate.JoinStretches(of, len(of))[0]
+		require.Equal(t, []int64{completed, failed, cancelled}, []int64{last.Completed, last.Failed, last.Cancelled})
+		return []int64{completed, failed, cancelled}
+	}
+	require.Equal(t, []int64{0, 0, 0}, ends())
+	items := b.Dispatched(3)
+	for n, outcome := range []string{"COMPLETED", "FAILED", "COMPLETED"} {
+		_, err := b.Finish(t.Context(), items[n].ExecutionID, outcome, "", "")
+		require.NoError(t, err)
+		require.Equal(t, [][]int64{{1, 0, 0}, {1, 1, 0}, {2, 1, 0}}[n], ends())
+		if n == 1 { // one sweep counts two of them
+			_, err = b.Sweep(t.Context(), 10)
+			require.NoError(t, err)
+			require.Equal(t, []int64{1, 1, 0}, ends())
+		}
+	}
+}

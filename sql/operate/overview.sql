@@ -1,14 +1,32 @@
 -- The rest of the overview.
 
+{{- /* The marks of ends that no sweep has counted yet, at most 10,000: see trim_marks. They count in the present. */ -}}
+{{ define "uncounted" -}}
+select m.*
+    from pgdispatch.mark_trim t
+    cross join lateral (select pg_snapshot_xmax(t.counted) as first_xid, pg_snapshot_xmax(pg_current_snapshot()) as last_xid
+                        union all
+                        select x.xid, x.xid from pg_snapshot_xip(t.counted) as x (xid)) span
+    cross join lateral (select m.* from pgdispatch.marks m where m.xid between span.first_xid and span.last_xid limit 10000) m
+    where m.completed + m.failed + m.cancelled > 0 limit 10000
+{{- end }}
+
 -- name: activity_read
 -- reads
 -- $1 how far back. Minute by minute, earliest first, with the current time. A minute without a sweep in which nothing
 -- happened has no row.
-select a.minute as at, a.started, a.completed, a.failed, a.cancelled, a.waiting, a.claimed, a.running, a.waits,
-       a.startable_waits, clock_timestamp() as now
-from pgdispatch.activity a
-where a.minute > date_trunc('minute', clock_timestamp()) - $1::interval
-order by a.minute
+with uncounted as materialized (
+    select date_trunc('minute', clock_timestamp()) as minute, sum(m.completed) as completed, sum(m.failed) as failed, sum(m.cancelled) as cancelled
+    from ({{ template "uncounted" }}) m
+    having count(*) > 0
+)
+select coalesce(a.minute, u.minute) as at, coalesce(a.started, 0) as started,
+       coalesce(a.completed, 0) + coalesce(u.completed, 0) as completed, coalesce(a.failed, 0) + coalesce(u.failed, 0) as failed,
+       coalesce(a.cancelled, 0) + coalesce(u.cancelled, 0) as cancelled, a.waiting, a.claimed, a.running,
+       coalesce(a.waits, '{}') as waits, coalesce(a.startable_waits, '{}') as startable_waits, clock_timestamp() as now
+from (select a.* from pgdispatch.activity a where a.minute > date_trunc('minute', clock_timestamp()) - $1::interval) a
+full join uncounted u on u.minute = a.minute
+order by 1
 
 -- name: replicas
 -- reads

@@ -185,8 +185,15 @@ limit $1
 -- $1 workspace, $2 how far back, $3 only if it is one of these (null: any). Five minutes by five minutes, earliest first.
 -- known is false for the time before anything was recorded of any workspace. One index step for each row, however many
 -- workspaces and items there are.
-select b.at, b.at >= f.at as known, coalesce(a.started, 0) as started, coalesce(a.completed, 0) as completed, coalesce(a.failed, 0) as failed,
-       coalesce(a.cancelled, 0) as cancelled, make_interval(secs => coalesce(a.waited, 0) / 1000.0) as waited,
+with uncounted as materialized (
+    select sum(coalesce(w.completed, m.completed)) as completed, sum(coalesce(w.failed, m.failed)) as failed, sum(m.cancelled) as cancelled
+    from ({{ template "uncounted" }}) m
+    cross join lateral unnest(m.workspaces, m.completed_of, m.failed_of) as w (id, completed, failed)
+    where w.id = $1::text::uuid and (m.completed_of is not null or cardinality(m.workspaces) = 1)
+)
+select b.at, b.at >= least(f.at, case when u.completed is not null then present.at end) as known,
+       coalesce(a.started, 0) as started, coalesce(a.completed, 0) + coalesce(u.completed, 0) as completed,
+       coalesce(a.failed, 0) + coalesce(u.failed, 0) as failed, coalesce(a.cancelled, 0) + coalesce(u.cancelled, 0) as cancelled, make_interval(secs => coalesce(a.waited, 0) / 1000.0) as waited,
        make_interval(secs => coalesce(a.longest, 0) / 1000.0) as longest
 from (select date_bin('5 minutes', clock_timestamp(), 'epoch') as at) present
 cross join (select coalesce((select a.at from pgdispatch.workspace_activity a order by a.at limit 1), 'infinity') as at) f
@@ -194,6 +201,7 @@ cross join lateral generate_series(present.at - $2::interval + interval '5 minut
 left join lateral (
     select a.* from pgdispatch.workspace_activity a where a.at = b.at and a.workspace_id = $1::text::uuid offset 0 -- per row
 ) a on true
+left join uncounted u on b.at = present.at
 where ($3::text[] is null or $1::text::uuid = any ($3::text[]::uuid[]))
 order by b.at
 
