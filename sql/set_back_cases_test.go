@@ -198,6 +198,13 @@ var turnsThatWait = []waits{
 			return one[int](f, "select count(*) from pgdispatch.workspace_activity where at > clock_timestamp()") == 0
 		}
 	}},
+	{name: "the use of limits by minute", columns: "limit_activity.minute limit_activity.full_since",
+		prepare: func(f fixture) func() bool {
+			f.exec("insert into pgdispatch.limit_activity values (now(), 1, 0, 0, now())")
+			return func() bool {
+				return one[int](f, "select count(*) from pgdispatch.limit_activity where full_since > clock_timestamp()") == 0
+			}
+		}},
 }
 
 var messagesThatWait = []waits{

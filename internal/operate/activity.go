@@ -248,3 +248,32 @@ func (s Stretch) Begins() time.Time { return s.At }
 
 // Active reports whether anything was started or ended.
 func (s Stretch) Active() bool { return s.Started+s.Completed+s.Failed+s.Cancelled > 0 }
+
+// LimitMinute is how a limit was used at one moment of a minute, as in a KeyLimit.
+type LimitMinute struct {
+	At      time.Time `json:"at"`
+	Active  int64     `json:"active"`
+	Waiting int64     `json:"waiting"`
+}
+
+// Begins returns when the minute begins.
+func (m LimitMinute) Begins() time.Time { return m.At }
+
+// ReadHistory reads the History of those of the limits that are in scope.
+func (s *Store) ReadHistory(ctx context.Context, limits []KeyLimit) error {
+	ids, places := make([]int64, len(limits)), map[int64]int{}
+	for n, l := range limits {
+		ids[n], places[l.ID] = l.ID, n
+	}
+	type row struct {
+		LimitID int64
+		LimitMinute
+	}
+	rows, err := postgres.Read[row](ctx, s.DB, "read the history of limits", sql.Text("limit_history"), ids, time.Hour,
+		s.Scope)
+	for _, r := range rows {
+		l := &limits[places[r.LimitID]]
+		l.History = append(l.History, r.LimitMinute)
+	}
+	return err
+}

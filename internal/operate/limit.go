@@ -40,11 +40,15 @@ type KeyLimit struct {
 	StartsLeft *int  `json:"starts_left"` // how many more the rates allow now; nil means no limit
 	// Waiting is how many due items with the key wait, counted up to CountLimit, and WaitingExact whether they are all.
 	// OldestWaiting is how long the longest-due of them has been due. Nil if none waits.
-	Waiting       int64           `json:"waiting"`
-	WaitingExact  bool            `json:"waiting_exact"`
-	OldestWaiting *time.Duration  `json:"oldest_waiting_ns"`
-	MaxStarts     []int32         `json:"-"`
-	Per           []time.Duration `json:"-"`
+	Waiting       int64          `json:"waiting"`
+	WaitingExact  bool           `json:"waiting_exact"`
+	OldestWaiting *time.Duration `json:"oldest_waiting_ns"`
+	// FullFor is how long the limit has been full, by a look once a minute. Nil if it is not, or not yet by that look.
+	FullFor *time.Duration `json:"full_for_ns"`
+	// History are the minutes of the last hour in which the limit was used. Nil if they were not read.
+	History   []LimitMinute   `json:"history,omitempty" db:"-"`
+	MaxStarts []int32         `json:"-"`
+	Per       []time.Duration `json:"-"`
 }
 
 // Full reports whether another item with the key cannot be claimed now.
@@ -174,7 +178,7 @@ func (s *Store) Limits(ctx context.Context, filter KeyLimitFilter, atMost int) (
 		after = page[atMost-1].ID
 	}
 	if s.Scope != nil || filter != (KeyLimitFilter{}) {
-		return page, after, nil
+		return page, after, s.ReadHistory(ctx, page)
 	}
 	use, err := s.LimitUse(ctx, atMost)
 	for _, l := range page {
@@ -182,7 +186,7 @@ func (s *Store) Limits(ctx context.Context, filter KeyLimitFilter, atMost int) (
 			use.Limits = append(use.Limits, l)
 		}
 	}
-	return use.Limits, after, err
+	return use.Limits, after, errors.Join(err, s.ReadHistory(ctx, use.Limits))
 }
 
 // KeyLimitsOf returns the limits that an item with the key counts against: the workspace's and the one over all, which
@@ -203,10 +207,13 @@ func (s *Store) keyLimits(ctx context.Context, f KeyLimitFilter, counted bool, a
 	return found, err
 }
 
-// readRates sets Rates from the columns.
+// readRates sets Rates from the columns, and FullFor only if it is full.
 func (l *KeyLimit) readRates() {
 	for n, most := range l.MaxStarts {
 		l.Rates = append(l.Rates, Rate{int(most), l.Per[n]})
+	}
+	if !l.Full() {
+		l.FullFor = nil
 	}
 }
 

@@ -2,6 +2,7 @@ package operate_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -94,4 +95,48 @@ func TestALimitIsJudgedByWhatItsWorkspaceRunsInABurst(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, new(9), facts[0].WorkspaceMax)
 	require.Nil(t, facts[1].WorkspaceMax)
+}
+
+// A sweep looks once a minute at what is used.
+func TestALimitSaysSinceWhenItIsFullAndHowItWasUsed(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	limitKey(b, false, "smtp", 1)
+	limitKey(b, false, "never used", 1)
+	keyed(b, "smtp", 3)
+	_, err := b.Claim(t.Context(), 100)
+	require.NoError(t, err)
+	look := func() []operate.KeyLimit {
+		t.Helper()
+		_, err := b.Sweep(t.Context(), 10)
+		require.NoError(t, err)
+		limits, _, err := b.Limits(t.Context(), operate.KeyLimitFilter{}, 10)
+		require.NoError(t, err)
+		return limits
+	}
+	later := func() {
+		b.Execute("update pgdispatch.activity set waiting = null")
+		b.Execute(`update pgdispatch.limit_activity
+			set minute = minute - interval '1 minute', full_since = full_since - interval '10 minutes'`)
+	}
+	require.Less(t, *look()[0].FullFor, time.Minute)
+	later()
+	limits := look()
+	require.InDelta(t, 10*time.Minute, *limits[0].FullFor, float64(time.Minute))
+	require.Len(t, limits[0].History, 2)
+	m := limits[0].History[0]
+	require.Equal(t, []int64{1, 2}, []int64{m.Active, m.Waiting})
+	require.Nil(t, limits[1].FullFor)
+	require.Empty(t, limits[1].History)
+	b.Execute("update pgdispatch.limits set max_concurrent = 9")
+	require.Nil(t, look()[0].FullFor, "at once")
+	later()
+	look()
+	b.Execute("update pgdispatch.limits set max_concurrent = 1")
+	require.Nil(t, look()[0].FullFor, "it is full again, not still")
+	later()
+	require.Less(t, *look()[0].FullFor, time.Minute)
+	b.Execute("update pgdispatch.limit_activity set minute = minute - interval '1 hour'")
+	later()
+	require.Len(t, look()[0].History, 1, "of an hour")
 }

@@ -1,5 +1,11 @@
 -- Limits by key.
 
+{{- /* How long the limit l has been full by the samples, or null: see note_limits. */ -}}
+{{ define "full_for" -}}
+(select clock_timestamp() - a.full_since from pgdispatch.limit_activity a
+        where a.limit_id = l.id and a.minute > clock_timestamp() - interval '5 minutes' order by a.minute desc limit 1) as full_for
+{{- end }}
+
 -- name: limit_list
 -- reads
 -- $1 workspace (null: any), $2 key (null: any), $3 whether only the limits that an item with $1 and $2 counts against, $4
@@ -7,7 +13,8 @@
 -- any). active is how many items with the key hold slots, counted up to one more than the limit, or up to 10001.
 select l.id, coalesce(l.workspace_id::text, '') as workspace_id, coalesce(w.name, '') as workspace, l.key, l.max_concurrent,
        l.max_starts, l.per, l.paused, h.active, r.starts as starts_left,
-       n.items as waiting, n.items < 1000 as waiting_exact, c.at_time - n.oldest_due as oldest_waiting
+       n.items as waiting, n.items < 1000 as waiting_exact, c.at_time - n.oldest_due as oldest_waiting,
+       {{ template "full_for" }}
 from pgdispatch.limits l
 left join pgdispatch.workspaces w on w.id = l.workspace_id
 cross join (select clock_timestamp() as at_time) c
@@ -30,6 +37,17 @@ where ($1::text is null or l.workspace_id = $1::text::uuid or $3::boolean and l.
   and ($2::text is null or l.key = $2::text) and l.id > $4::bigint and ($6::text[] is null or l.workspace_id = any ($6::text[]::uuid[]))
   and ($7::bigint is null or l.id = $7::bigint)
 order by l.id limit $5::bigint
+
+-- name: limit_history
+-- reads
+-- $1 limits' IDs, $2 how far back, $3 only of these workspaces, and none over all (null: all). Minute by minute, of the
+-- minutes in which they were used.
+select a.limit_id, a.minute as at, a.active, a.waiting
+from pgdispatch.limit_activity a
+join pgdispatch.limits l on l.id = a.limit_id
+where a.limit_id = any ($1::bigint[]) and a.minute > clock_timestamp() - $2::interval
+  and ($3::text[] is null or l.workspace_id = any ($3::text[]::uuid[]))
+order by a.limit_id, a.minute
 
 -- name: limit_set
 -- writes a limit and the audit log
@@ -82,7 +100,8 @@ select exists (select from gone)
 -- The last row has no key and sums up the others: see limits_used().
 select coalesce(l.id, 0) as id, coalesce(l.workspace_id::text, '') as workspace_id, coalesce(w.name, '') as workspace, coalesce(l.key, '') as key,
        l.max_concurrent, l.max_starts, l.per, coalesce(l.paused, false) as paused, l.active, l.starts_left,
-       l.items as waiting, l.items < 1000 as waiting_exact, clock_timestamp() - l.oldest_due as oldest_waiting, coalesce(l.behind, 0) as behind
+       l.items as waiting, l.items < 1000 as waiting_exact, clock_timestamp() - l.oldest_due as oldest_waiting, coalesce(l.behind, 0) as behind,
+       {{ template "full_for" }}
 from pgdispatch.limits_used($1::bigint, $2::bigint) with ordinality
      as l (id, workspace_id, key, max_concurrent, max_starts, per, paused, active, starts_left, items, oldest_due, behind, place)
 left join pgdispatch.workspaces w on w.id = l.workspace_id

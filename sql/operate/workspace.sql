@@ -193,7 +193,8 @@ with uncounted as materialized (
 )
 select b.at, b.at >= least(f.at, case when u.completed is not null then present.at end) as known,
        coalesce(a.started, 0) as started, coalesce(a.completed, 0) + coalesce(u.completed, 0) as completed,
-       coalesce(a.failed, 0) + coalesce(u.failed, 0) as failed, coalesce(a.cancelled, 0) + coalesce(u.cancelled, 0) as cancelled, make_interval(secs => coalesce(a.waited, 0) / 1000.0) as waited,
+       coalesce(a.failed, 0) + coalesce(u.failed, 0) as failed, coalesce(a.cancelled, 0) + coalesce(u.cancelled, 0) as cancelled,
+       make_interval(secs => coalesce(a.waited, 0) / 1000.0) as waited,
        make_interval(secs => coalesce(a.longest, 0) / 1000.0) as longest
 from (select date_bin('5 minutes', clock_timestamp(), 'epoch') as at) present
 cross join (select coalesce((select a.at from pgdispatch.workspace_activity a order by a.at limit 1), 'infinity') as at) f

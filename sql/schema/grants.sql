@@ -112,7 +112,8 @@ grant insert, update, delete on pgdispatch.parked_items to pgdispatch_dispatcher
 grant usage on pgdispatch.lease_tokens to pgdispatch_dispatcher;
 grant select, update on pgdispatch.gate to pgdispatch_dispatcher;
 -- what replicas share
-grant insert, update, delete on pgdispatch.replicas, pgdispatch.activity, pgdispatch.workspace_activity, pgdispatch.stalls to pgdispatch_dispatcher;
+grant insert, update, delete on pgdispatch.replicas, pgdispatch.activity, pgdispatch.workspace_activity,
+    pgdispatch.limit_activity, pgdispatch.stalls to pgdispatch_dispatcher;
 grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;
 grant update on pgdispatch.stall_look, pgdispatch.stop_requests, pgdispatch.signals, pgdispatch.signal_turn to pgdispatch_dispatcher;
 grant execute on function
@@ -131,7 +132,8 @@ grant execute on function
     pgdispatch.claim_debits(pgdispatch.claim_entry[], pgdispatch.claim_standing[], bigint, timestamptz),
     pgdispatch.delete_finished(integer),
     pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.finish_all(uuid[], text[], text[], text[]), pgdispatch.gate_key(),
-    pgdispatch.namespaces_in_use(), pgdispatch.note_minute(), pgdispatch.requeue(bigint[]),
+    pgdispatch.namespaces_in_use(), pgdispatch.note_minute(), pgdispatch.note_limits(timestamptz),
+    pgdispatch.requeue(bigint[]),
     pgdispatch.requeue_expired(integer), pgdispatch.cancel_late(integer), pgdispatch.withdraw_late(bigint[]),
     pgdispatch.sweep_items(boolean, bigint[]), pgdispatch.result_of(text),
     pgdispatch.bring_back(integer), pgdispatch.take_stops(integer),

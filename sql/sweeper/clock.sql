@@ -281,11 +281,15 @@ begin
         delete from pgdispatch.workspace_activity
         where {{ template "ahead" "workspace_activity a where a.at > soon" }}
         returning 1
+    ), limit_activity as (
+        delete from pgdispatch.limit_activity
+        where {{ template "ahead" "limit_activity a where a.minute > soon" }}
+        returning 1
     )
     select count(*) into brought
     from (select from close_sweep union all select from close_lists union all select from mark_trim union all select from retention_walk
           union all select from stall_look union all select from stalls union all select from replicas
-          union all select from activity union all select from workspace_activity) b;
+          union all select from activity union all select from workspace_activity union all select from limit_activity) b;
     return brought;
 end;
 $$;

@@ -67,11 +67,34 @@ begin
     on conflict (minute) do update
     set waiting = excluded.waiting, claimed = excluded.claimed, running = excluded.running
     where a.waiting is null;
+    perform pgdispatch.note_limits(present);
     delete from pgdispatch.activity a where a.minute < present - interval '1 day';
     delete from pgdispatch.workspace_activity a
     where a.ctid = any (array(
         select o.ctid from pgdispatch.workspace_activity o where o.at < present - interval '1 day' order by o.at limit 50000));
 end;
+$$;
+
+-- function: note_limits
+-- Records how the most used limits are used in a minute, at most 100 of them, and since when each has been full. A limit
+-- that was full in a sample of the last five minutes has been so since. Deletes what is older than an hour.
+create or replace function pgdispatch.note_limits(present timestamptz) returns void
+language sql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+    delete from pgdispatch.limit_activity a where a.minute < present - interval '1 hour';
+    insert into pgdispatch.limit_activity (minute, limit_id, active, waiting, full_since)
+    select present, l.id, l.active, l.items,
+           case when l.paused or l.active >= l.max_concurrent or l.starts_left <= 0 then coalesce(b.full_since, clock_timestamp()) end
+    from pgdispatch.limits_used(10000, 100) l
+    left join lateral (
+        select a.full_since from pgdispatch.limit_activity a
+        where a.limit_id = l.id and a.minute between present - interval '5 minutes' and present - interval '1 minute'
+        order by a.minute desc limit 1
+    ) b on true
+    where l.id is not null
+    order by l.id
+    on conflict do nothing;
 $$;
 
 -- function: trim_marks

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -41,6 +42,9 @@ func (a *App) limitsListCommand() *cobra.Command {
 				return err
 			}
 			limits, err := store.KeyLimits(ctx, operate.KeyLimitFilter{WorkspaceID: in.ID, Key: key, After: after}, limit)
+			if err == nil {
+				err = store.ReadHistory(ctx, limits)
+			}
 			if err != nil {
 				return err
 			}
@@ -180,16 +184,19 @@ func (a *App) limitsPauseCommand(paused bool) *cobra.Command {
 func (a *App) printLimits(limits []operate.KeyLimit, limit int, output string) error {
 	return list[operate.KeyLimit]{
 		rows: limits, limit: limit, none: "no limits match; set one with `pgdispatch limits set`",
-		more:  func(last operate.KeyLimit) string { return fmt.Sprintf("continue with --after %d", last.ID) },
-		heads: "KEY\tWORKSPACE\tACTIVE/MAX\tRATES\tSTARTS LEFT\tWAITING\tOLDEST\tFULL",
+		more: func(last operate.KeyLimit) string { return fmt.Sprintf("continue with --after %d", last.ID) },
+		heads: "KEY\tWORKSPACE\tACTIVE/MAX\tRATES\tSTARTS LEFT\tWAITING\tOLDEST\tFULL\tRUNNING, LAST HOUR\t" +
+			"WAITING, LAST HOUR",
 		cells: func(l operate.KeyLimit) string {
 			workspace := "(all)"
 			if l.WorkspaceID != "" {
 				workspace = view.Printable(l.Workspace)
 			}
-			return fmt.Sprintf("%s\t%s\t%d/%s\t%s\t%s\t%s\t%s\t%s", view.Printable(l.Key), workspace, l.Active,
+			use, waiting := view.KeyLimitHistory(l, time.Now())
+			return fmt.Sprintf("%s\t%s\t%d/%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", view.Printable(l.Key), workspace, l.Active,
 				numberOr(l.MaxConcurrent, "-"), cmp.Or(l.Rates.String(), "-"), numberOr(l.StartsLeft, "-"),
-				view.AtLeast(l.Waiting, l.WaitingExact), view.SpanOf(l.OldestWaiting), fullWord(l))
+				view.AtLeast(l.Waiting, l.WaitingExact), view.SpanOf(l.OldestWaiting), fullWord(l), use.Lined(),
+				waiting.Lined())
 		},
 	}.print(a, output)
 }
@@ -202,8 +209,12 @@ func numberOr(n *int, none string) string {
 }
 
 func fullWord(l operate.KeyLimit) string {
+	word := yesNo(l.Full())
 	if l.Paused {
-		return "paused"
+		word = "paused"
 	}
-	return yesNo(l.Full())
+	if l.FullFor != nil {
+		word += ", for " + view.Span(*l.FullFor)
+	}
+	return word
 }

@@ -128,6 +128,14 @@ func plotOf[T interface{ Begins() time.Time }](of []T, name string, parts []stri
 	return p
 }
 
+// Lined is the Sparkline with the height of its highest bar. It is empty if nothing happened.
+func (p Plot) Lined() string {
+	if p.Most == 0 {
+		return ""
+	}
+	return p.Sparkline() + " " + p.Top()
+}
+
 // Sparkline draws the plot in one line, one character a minute.
 func (p Plot) Sparkline() string {
 	line := []rune{}

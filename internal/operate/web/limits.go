@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
@@ -38,6 +40,12 @@ type limitRow struct {
 	operate.KeyLimit
 	Full   bool `json:"full"`
 	Acting bool `json:"-"`
+}
+
+// Hour are the plots of the last hour, of what was not always 0.
+func (l limitRow) Hour() []view.Plot {
+	use, waiting := view.KeyLimitHistory(l.KeyLimit, time.Now())
+	return slices.DeleteFunc([]view.Plot{use, waiting}, func(p view.Plot) bool { return p.Most == 0 })
 }
 
 func (v visit) limits(r *http.Request) (string, any, error) {

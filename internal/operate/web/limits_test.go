@@ -23,7 +23,9 @@ func (f *fakeReader) KeyLimits(_ context.Context, filter operate.KeyLimitFilter,
 
 func (f *fakeReader) Limits(context.Context, operate.KeyLimitFilter, int) ([]operate.KeyLimit, int64, error) {
 	return []operate.KeyLimit{
-		{ID: 1, Key: hostile, MaxConcurrent: new(2), Active: 2, Waiting: 1000, OldestWaiting: new(time.Hour)},
+		{ID: 1, Key: hostile, MaxConcurrent: new(2), Active: 2, Waiting: 1000, OldestWaiting: new(time.Hour),
+			FullFor: new(7 * time.Minute),
+			History: []operate.LimitMinute{{At: time.Now().Add(-time.Minute), Active: 2}}},
 		{ID: 2, Key: "smtp", WorkspaceID: id, Workspace: hostile, Paused: true, Waiting: 3, WaitingExact: true,
 			Rates: operate.Rates{{Starts: 5, Per: time.Second}}, StartsLeft: new(4)},
 	}, 2, f.err
@@ -89,7 +91,9 @@ func TestLimitsAreListedWithTheirUse(t *testing.T) {
 	t.Parallel()
 	_, page := get(t, &fakeReader{}, "/ui/limits")
 	for _, want := range []string{"</svg>2/2</td>", ">1,000&#43;</td>", "1 h 0 min", ">paused<", ">full<",
-		"<td>5/1s</td>", `href="/ui/limits?after=2"`} {
+		"<td>5/1s</td>",
+		"full</span> <small>for 7 min 0 s</small>", `aria-label="Running over the last hour, at most 2"`,
+		`href="/ui/limits?after=2"`} {
 		require.Contains(t, page, want)
 	}
 	require.NotContains(t, page, `method="post"`)
