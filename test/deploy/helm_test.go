@@ -87,6 +87,7 @@ temporal:
   tls: {caKey: temporal.crt, serverName: temporal.internal, clientSecret: shop-mtls}
 ca: {configMap: authorities}
 tokens: {secret: shop-tokens}
+admin: {tls: {secret: shop-admin}}
 drainSeconds: 60
 config: {PGDISPATCH_WORKERS: 20, PGDISPATCH_LISTEN: off, PGDISPATCH_LOG_LEVEL: debug, PGDISPATCH_MAX_WATCHES: 100000}
 extraEnv: [{name: PGDISPATCH_METRICS_WORKSPACES, value: "10"}]
@@ -94,7 +95,7 @@ resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 4, memory: 2Gi}}
 migrate: {secret: shop-owner, backoffLimit: 1}
 podDisruptionBudget: {maxUnavailable: 50%}
 service: {port: 80, annotations: {a: b}}
-podMonitor: {enabled: true, interval: 15s, labels: {release: prometheus}}
+podMonitor: {enabled: true, interval: 15s, labels: {release: prometheus}, tlsConfig: {serverName: shop.internal}}
 prometheusRule: {enabled: true, labels: {release: prometheus}}
 podAnnotations: {a: b}
 podLabels: {team: shop}
@@ -112,7 +113,8 @@ migrate: {enabled: false}
 podDisruptionBudget: {enabled: false}
 service: {enabled: false}
 `,
-	"only the rule": "prometheusRule: {enabled: true}",
+	"only the rule":   "prometheusRule: {enabled: true}",
+	"TLS to replicas": "admin: {tls: {secret: shop-admin}}",
 }
 
 func TestTheChartRendersWhatTheBinaryUnderstands(t *testing.T) {
@@ -167,6 +169,8 @@ func TestTheChartPassesOnWhatIsSet(t *testing.T) {
 	require.Equal(t, map[string]string{"team": "shop"}, intersection(in.Deployment.Spec.Template.Labels, "team"))
 	require.Equal(t, int64(80), *in.Deployment.Spec.Template.Spec.TerminationGracePeriodSeconds)
 	require.Equal(t, "prometheus", in.PodMonitor.Labels["release"])
+	require.Equal(t, "shop.internal", *in.PodMonitor.Spec.PodMetricsEndpoints[0].TLSConfig.ServerName)
+	require.Contains(t, notes, "open https://127.0.0.1:9464/ui/")
 	require.Contains(t, notes, "get secret shop-tokens")
 
 	in, notes = install(t, valueSets["minimal"])
@@ -202,6 +206,8 @@ func TestTheChartRefusesWrongValues(t *testing.T) {
 		"resources: {limits: {memory: 500M}}":               "at '/resources/limits/memory'",
 		"drainSeconds: 20s":                                 "at '/drainSeconds': got string, want integer",
 		"service: {port: 0}":                                "at '/service/port'",
+		"admin: {tls: {secret: A b}}":                       "at '/admin/tls/secret'",
+		"config: {PGDISPATCH_ADMIN_CERT_FILE: /tls.crt}":    "PGDISPATCH_ADMIN_CERT_FILE",
 		"extraEnv: [{value: a}]":                            "missing property 'name'",
 	} {
 		_, _, err := render(t, values)
@@ -222,7 +228,7 @@ func TestTheChartsConfigTakesEveryOtherSetting(t *testing.T) {
 		}
 	}
 	require.NoError(t, json.Unmarshal(text, &schema))
-	in, _ := install(t, valueSets["minimal"])
+	in, _ := install(t, valueSets["minimal"]+valueSets["TLS to replicas"])
 	want := []string{}
 	for _, o := range config.RunOptions {
 		if _, set := in.Config.Data[o.Variable]; !set && !o.Secret() {

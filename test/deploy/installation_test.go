@@ -159,12 +159,45 @@ func requireInstallation(t *testing.T, in installation) (values, secrets map[str
 	require.Equal(t, []string{"/readyz", "admin"},
 		[]string{replica.ReadinessProbe.HTTPGet.Path, replica.ReadinessProbe.HTTPGet.Port.StrVal})
 
+	requireScheme(t, in, values)
 	requireSelected(t, in)
 	if in.Job != nil {
 		_, owner := variables(t, requirePod(t, in.Job.Spec.Template.Spec, "migrate", "up"), config.DatabaseOptions)
 		require.NotEqual(t, secrets["DATABASE_URL"], owner["DATABASE_URL"], "replicas do not own the schema")
 	}
 	return values, secrets
+}
+
+// requireScheme checks that probes and scrapes use TLS if the admin port does, and that its certificate is mounted.
+func requireScheme(t *testing.T, in installation, values map[string]string) {
+	t.Helper()
+	pod, scrape := in.Deployment.Spec.Template, in.Deployment.Spec.Template.Annotations["prometheus.io/scheme"]
+	monitored, replica := "", pod.Spec.Containers[0]
+	if in.PodMonitor != nil {
+		endpoint := in.PodMonitor.Spec.PodMetricsEndpoints[0]
+		if endpoint.Scheme != nil {
+			monitored = endpoint.Scheme.String()
+		}
+		require.Equal(t, monitored != "", endpoint.TLSConfig != nil)
+		scrape = monitored
+	}
+	schemes := []string{string(replica.LivenessProbe.HTTPGet.Scheme),
+		string(replica.ReadinessProbe.HTTPGet.Scheme), scrape}
+	certificate := values["PGDISPATCH_ADMIN_CERT_FILE"]
+	if certificate == "" {
+		for _, scheme := range schemes {
+			require.Contains(t, []string{"", "HTTP"}, scheme)
+		}
+		return
+	}
+	require.Equal(t, []string{"HTTPS", "HTTPS", "https"}, schemes)
+	mounted := slices.ContainsFunc(replica.VolumeMounts, func(m core.VolumeMount) bool {
+		return certificate == m.MountPath+"/tls.crt" && values["PGDISPATCH_ADMIN_KEY_FILE"] == m.MountPath+"/tls.key" &&
+			slices.ContainsFunc(pod.Spec.Volumes, func(v core.Volume) bool {
+				return v.Name == m.Name && v.Secret.SecretName == "shop-admin"
+			})
+	})
+	require.True(t, mounted, certificate)
 }
 
 // requireSelected checks that every selector of pods selects the replicas, and not the migration.

@@ -50,6 +50,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
       {{- end }}
 {{- end -}}
 
+{{/* How probes speak to the admin port. */}}
+{{- define "pgdispatch.scheme" -}}
+{{- if .Values.admin.tls.secret }}HTTPS{{ else }}HTTP{{ end -}}
+{{- end -}}
+
 {{/* What the schema cannot say. */}}
 {{- define "pgdispatch.check" -}}
 {{- if and (not .Values.temporal.tls.enabled) (not .Values.temporal.allowInsecure) -}}
