@@ -22,8 +22,17 @@ type simRow struct {
 	owner  int
 	lease  time.Time
 	lost   int
-	xid    int64 // of the inserting transaction
-	locked bool
+	// unknown means that a start was sent and not answered. It stays until the item is dispatched.
+	unknown bool
+	xid     int64 // of the inserting transaction
+	locked  bool
+}
+
+// waits puts an item back.
+func (r *simRow) waits() {
+	if r.status = rowWaits; r.unknown {
+		r.status = rowDoubt
+	}
 }
 
 func (r *simRow) holds() bool { return r.status > rowWaits && r.status < rowEnded }
@@ -97,16 +106,23 @@ func (p *simPostgres) begin(sync bool) *simTx {
 
 // change gives a transaction a copy of a row to write, and locks the row.
 func (p *simPostgres) change(tx *simTx, r *simRow) *simRow {
-	for _, mine := range tx.rows {
-		if mine.id == r.id {
-			return mine
-		}
+	if mine := tx.version(r); mine != nil {
+		return mine
 	}
 	r.locked = true
 	next := *r
 	next.locked = false
 	tx.rows = append(tx.rows, &next)
 	return &next
+}
+
+// version returns the transaction's own version of a row, or nil.
+func (tx *simTx) version(r *simRow) *simRow {
+	n := slices.IndexFunc(tx.rows, func(mine *simRow) bool { return mine.id == r.id })
+	if n < 0 {
+		return nil
+	}
+	return tx.rows[n]
 }
 
 func (tx *simTx) mark(c Change) { tx.marks = append(tx.marks, simMark{xid: tx.xid, Change: c}) }
@@ -170,87 +186,6 @@ func (p *simPostgres) snapshot() (s snapshot) {
 	return s
 }
 
-// simNews is what a look finds.
-type simNews struct {
-	now     snapshot
-	changes []Change
-	all     bool // all limits may have changed
-	gap     bool
-}
-
-// look is sql/claim/memory.sql.
-func (p *simPostgres) look(seen snapshot) (news simNews) {
-	if news.now = p.snapshot(); seen.xmin() < p.trimmed || seen.xmax > news.now.xmax {
-		news.gap = true
-		return news
-	}
-	type keyQueue struct {
-		WorkspaceID
-		priority int
-		key      string
-	}
-	came := map[keyQueue]int{}
-	for _, r := range p.rows {
-		if r.status != rowWaits || seen.sees(r.xid) {
-			continue
-		}
-		at := keyQueue{r.workspace, r.priority, r.key}
-		n, found := came[at]
-		if !found {
-			n, came[at] = len(news.changes), len(news.changes)
-			news.changes = append(news.changes,
-				Change{Workspace: r.workspace, Waits: true, Priority: r.priority, Key: r.key, Due: r.due})
-		}
-		c := &news.changes[n]
-		if c.Items++; r.due.Before(c.Due) {
-			c.Due = r.due
-		}
-	}
-	for _, m := range p.marks {
-		switch {
-		case seen.sees(m.xid):
-		case m.all:
-			news.all = true
-		default:
-			news.changes = append(news.changes, m.Change)
-		}
-	}
-	return news
-}
-
-// load is sql/claim/memory.sql.
-func (p *simPostgres) load() []Waiting {
-	all := []Waiting{}
-	for _, r := range p.rows {
-		if r.status != rowWaits {
-			continue
-		}
-		n := slices.IndexFunc(all, func(w Waiting) bool {
-			return w.Workspace == r.workspace && w.Priority == r.priority && w.Key == r.key
-		})
-		if n < 0 {
-			held, _ := p.holders(r.workspace, 0)
-			all = append(all,
-				Waiting{Workspace: r.workspace, Number: int64(r.workspace[0]), Priority: r.priority, Key: r.key, From: r.position(),
-					Held: held, Limit: p.limits[r.workspace[0]], BurstLimit: p.burstLimit(r.workspace),
-					OwnFull: p.keyFull(scope{r.workspace, r.key}), AllFull: p.keyFull(scope{everywhere, r.key})})
-		} else if r.position().Before(all[n].From) {
-			all[n].From = r.position()
-		}
-	}
-	return all
-}
-
-// unansweredAt returns when the first unanswered start is to be repeated.
-func (p *simPostgres) unansweredAt() (due time.Time, suspect bool) {
-	for _, r := range p.rows {
-		if r.status == rowDoubt && (due.IsZero() || r.due.Before(due)) {
-			due, suspect = r.due, r.lost >= 2
-		}
-	}
-	return due, suspect
-}
-
 func (p *simPostgres) holders(workspace WorkspaceID, floor int64) (held int, lowest int64) {
 	lowest = p.last + 1
 	for _, r := range p.rows {
@@ -267,7 +202,7 @@ func (p *simPostgres) requeue(tx *simTx) {
 		if r.status == rowClaimed && !r.lease.After(p.now) && !r.locked {
 			next := p.change(tx, r)
 			p.last++
-			next.status, next.token, next.owner, next.lost = rowDoubt, p.last, 0, r.lost+1
+			next.status, next.token, next.owner, next.lost, next.unknown = rowDoubt, p.last, 0, r.lost+1, true
 			tx.mark(Change{Workspace: r.workspace, Keys: r.keys()})
 		}
 	}
@@ -305,6 +240,9 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 	p.requeue(tx)
 	most, rows := min(q.AtMost, a.Room), p.inOrder()
 	for _, r := range rows {
+		if mine := tx.version(r); mine != nil { // it has just been put back
+			r = mine
+		}
 		if q.Unanswered > a.Unanswered && most > a.Unanswered && r.status == rowDoubt && !r.locked && !r.due.After(at) &&
 			(r.lost >= 2) == q.Alone {
 			a.Unanswered++
@@ -345,7 +283,6 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 // grant is sql/claim/claim.sql.
 func (p *simPostgres) grant(entries []Entry, same bool, a *Answer) {
 	used := map[WorkspaceID]int{}
-	first := map[WorkspaceID]int{}
 	for n, e := range entries {
 		st := &a.Standings[n]
 		*st = Standing{
@@ -368,10 +305,7 @@ func (p *simPostgres) grant(entries []Entry, same bool, a *Answer) {
 			held, lowest := p.holders(e.Workspace, floor)
 			st.Held, st.Counted, st.Bound, st.Receipt = held, held, false, Receipt{Floor: lowest, Held: held, To: p.last}
 		}
-		if _, seen := first[e.Workspace]; !seen {
-			first[e.Workspace] = st.Held
-		}
-		st.Granted = max(min(e.Items, slots-first[e.Workspace]-used[e.Workspace]), 0)
+		st.Granted = max(min(e.Items, slots-st.Held-used[e.Workspace]), 0)
 		used[e.Workspace] += st.Granted
 	}
 }

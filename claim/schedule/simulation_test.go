@@ -189,12 +189,13 @@ func (m *simulation) settle(r *simReplica) {
 		next.status = rowDispatched
 		return
 	case n == 5:
-		next.status = rowDoubt
+		next.unknown = true
+		next.waits()
 	case n == 6:
 		next.due = m.now.Add(time.Second)
 		fallthrough
 	default:
-		next.status = rowWaits
+		next.waits()
 	}
 	tx.mark(Change{Workspace: row.workspace, Waits: next.status == rowWaits, Again: true, Priority: row.priority,
 		Due: next.due, Key: row.key, Keys: row.keys()})
@@ -274,7 +275,8 @@ func (m *simulation) check(tx *simTx, q Proposal, taken []*simRow) {
 			}
 			continue
 		}
-		if row.status != rowWaits && row.status != rowDoubt {
+		expired := row.status == rowClaimed && !row.lease.After(m.now) // this claim has put it back
+		if row.status != rowWaits && row.status != rowDoubt && !expired {
 			m.broken = fmt.Sprintf("item %d is taken twice", row.id)
 		}
 		if row.status == rowWaits {

@@ -1,0 +1,222 @@
+package schedule
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+// encoded is the proposal as package claim sends it.
+func (w *twins) encoded(p Proposal) string {
+	entries := []map[string]any{}
+	for _, e := range p.Entries {
+		m := map[string]any{"workspace_id": uuid.UUID(e.Workspace), "priority": e.Priority, "items": e.Items,
+			"burst": e.Burst, "run_at": e.From.Due, "id": e.From.ID, "floor": e.Receipt.Floor, "held": e.Receipt.Held,
+			"held_to": e.Receipt.To}
+		if e.Key != "" {
+			m["limit_key"] = e.Key
+		}
+		entries = append(entries, m)
+	}
+	all := map[string]any{"at_most": p.AtMost, "leased": p.Leased.Held, "leased_to": p.Leased.To, "entries": entries,
+		"unanswered": p.Unanswered, "alone": p.Alone, "careful": false}
+	if p.Epoch != (Epoch{}) {
+		all["epoch"] = w.epoch
+	}
+	text, err := json.Marshal(all)
+	require.NoError(w.t, err)
+	return string(text)
+}
+
+// told is what both answer to a claim.
+type told struct {
+	Items     []int64
+	Tokens    []int64 // of the items, which get them in any order
+	Room      int
+	Leased    []int64
+	Last      int64
+	Standings []toldStanding
+}
+
+type toldStanding struct {
+	Granted, Limit, Burst int
+	Counted               bool
+	Holders               int
+	Lowest                int64
+	OwnRoom, AllRoom      int
+	Next                  string
+}
+
+// holding lists the items that hold a slot, with their states and tokens.
+func (w *twins) holding() (all []string) {
+	for _, row := range w.rows {
+		if row.holds() {
+			all = append(all, fmt.Sprintf("%d:%d:%d", row.id, row.status, row.token))
+		}
+	}
+	return all
+}
+
+func (w *twins) holdingReally() string {
+	return sqltest.Scalar[string](w.Shop, `
+		select coalesce(string_agg(q.id || ':' || q.status || ':' || q.lease_token, ' ' order by q.id), '')
+		from pgdispatch.workflow_execution_queue q where q.stage in ('HOLDS', 'DOUBT')`)
+}
+
+func (w *twins) toldOf(p Proposal, a Answer, taken []*simRow) told {
+	is := told{Room: a.Room, Leased: slices.Sorted(slices.Values(a.Leased)), Last: a.Last}
+	for _, row := range taken {
+		is.Items, is.Tokens = append(is.Items, row.id), append(is.Tokens, row.token)
+	}
+	slices.Sort(is.Items)
+	slices.Sort(is.Tokens)
+	for n := range p.Entries {
+		st := a.Standings[n]
+		s := toldStanding{Granted: st.Granted, Limit: st.Limit, Burst: st.BurstLimit, Counted: !st.Bound, OwnRoom: NoLimit,
+			AllRoom: NoLimit}
+		if s.Counted {
+			s.Holders, s.Lowest = st.Counted, st.Receipt.Floor
+		}
+		if p.Entries[n].Key != "" {
+			s.OwnRoom, s.AllRoom = st.Own.Room, st.All.Room
+		}
+		if st.Next != nil {
+			s.Next = fmt.Sprint(st.Next.ID, " ", st.Next.Due.UTC().Format(time.RFC3339Nano))
+		}
+		is.Standings = append(is.Standings, s)
+	}
+	return is
+}
+
+// realAnswer is the standing in a claim's last row.
+type realAnswer struct {
+	Epoch     *string `json:"epoch"`
+	Room      int     `json:"room"`
+	LastToken int64   `json:"last_token"`
+	Tokens    []int64 `json:"tokens"`
+	Entries   []struct {
+		Granted     int     `json:"granted"`
+		Slots       int     `json:"slots"`
+		BurstSlots  int     `json:"burst_slots"`
+		Holders     *int    `json:"holders"`
+		LowestToken *int64  `json:"lowest_token"`
+		Own         twinKey `json:"own"`
+		Shared      twinKey `json:"shared"`
+	} `json:"entries"`
+	Next []struct {
+		Entry int       `json:"entry"`
+		RunAt time.Time `json:"run_at"`
+		ID    int64     `json:"id"`
+	} `json:"next"`
+}
+
+// claimReally makes a claim of the real Postgres.
+func (w *twins) claimReally(text string, p Proposal) (is told, epoch *string) {
+	rows, err := w.Conns.Query(w.t.Context(), `
+		select c.id, c.token, c.workspace_id, c.limit_key, c.outcome_unknown, c.standing::text
+		from pgdispatch.claim('1', $1::interval, null, null, $2::text::jsonb) c`, twinLease, text)
+	require.NoError(w.t, err)
+	defer rows.Close()
+	w.tokens = map[int64]int64{}
+	own, all := map[scope]int{}, map[string]int{}
+	var answer realAnswer
+	for rows.Next() {
+		var id, token int64
+		var workspace, key string
+		var unanswered bool
+		var standing *string
+		require.NoError(w.t, rows.Scan(&id, &token, &workspace, &key, &unanswered, &standing))
+		if standing != nil {
+			require.NoError(w.t, json.Unmarshal([]byte(*standing), &answer))
+			continue
+		}
+		if w.tokens[id] = token; !unanswered {
+			own[scope{WorkspaceID(uuid.MustParse(workspace)), key}]++
+			all[key]++
+		}
+	}
+	require.NoError(w.t, rows.Err())
+	is.Items, is.Tokens = slices.Sorted(maps.Keys(w.tokens)), slices.Sorted(maps.Values(w.tokens))
+	is.Room, is.Leased, is.Last = answer.Room, slices.Sorted(slices.Values(answer.Tokens)), answer.LastToken
+	require.Len(w.t, answer.Entries, len(p.Entries))
+	is.Standings = answer.standings(p, own, all)
+	return is, answer.Epoch
+}
+
+// standings returns how the entries stand after the claim took so many items of their keys.
+func (answer *realAnswer) standings(p Proposal, own map[scope]int, all map[string]int) (list []toldStanding) {
+	for n, e := range answer.Entries {
+		s := toldStanding{Granted: e.Granted, Limit: e.Slots, Burst: e.BurstSlots, Counted: e.Holders != nil,
+			OwnRoom: NoLimit, AllRoom: NoLimit}
+		if s.Counted {
+			s.Holders, s.Lowest = *e.Holders, answer.LastToken+1
+			if e.LowestToken != nil {
+				s.Lowest = min(*e.LowestToken, s.Lowest)
+			}
+		}
+		if key := p.Entries[n].Key; key != "" {
+			s.OwnRoom = e.Own.after(own[scope{p.Entries[n].Workspace, key}])
+			s.AllRoom = e.Shared.after(all[key])
+		}
+		list = append(list, s)
+	}
+	least := map[int]Position{}
+	for _, next := range answer.Next {
+		at := Position{Due: next.RunAt, ID: next.ID}
+		if first, found := least[next.Entry]; !found || at.Before(first) {
+			least[next.Entry] = at
+		}
+	}
+	for entry, at := range least {
+		list[entry-1].Next = fmt.Sprint(at.ID, " ", at.Due.UTC().Format(time.RFC3339Nano))
+	}
+	return list
+}
+
+// loads compares what both say waits.
+func (w *twins) loads() {
+	var want, got []string
+	for _, l := range w.load() {
+		n := l.Workspace[0]
+		want = append(want, fmt.Sprint(uuid.UUID(l.Workspace), l.Priority, l.Key, l.From.ID,
+			min(l.Held, max(w.limits[n], w.bursts[n])), l.Limit, l.BurstLimit, l.OwnFull, l.AllFull))
+	}
+	rows, err := w.Conns.Query(w.t.Context(), sql.Text("load"), nil, nil, nil, nil, 1000)
+	require.NoError(w.t, err)
+	defer rows.Close()
+	for rows.Next() {
+		row, names := map[string]any{}, rows.FieldDescriptions()
+		values, err := rows.Values()
+		require.NoError(w.t, err)
+		for n, value := range values {
+			row[names[n].Name] = value
+		}
+		if row["id"] != nil {
+			id, ok := row["workspace_id"].([16]byte)
+			require.True(w.t, ok)
+			got = append(got, fmt.Sprint(uuid.UUID(id), row["priority"], row["limit_key"], row["id"], row["held"], row["slots"],
+				row["burst_limit"], row["own_full"], row["all_full"]))
+		}
+	}
+	require.NoError(w.t, rows.Err())
+	require.ElementsMatch(w.t, want, got)
+}
+
+type twinKey struct {
+	Room *int `json:"room"`
+}
+
+func (k twinKey) after(taken int) int {
+	if k.Room == nil {
+		return NoLimit
+	}
+	return max(*k.Room-taken, 0)
+}

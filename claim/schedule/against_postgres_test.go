@@ -1,0 +1,286 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+func TestMain(m *testing.M) { sqltest.Main(m) }
+
+// twins are a simulated Postgres and a real one. They are given the same operations, and must give the same answers.
+// Each operation commits at once. IDs and tokens are the same in both, and so is the time.
+type twins struct {
+	*simPostgres
+	*sqltest.Shop
+	t        *testing.T
+	receipts map[WorkspaceID]Receipt // of the last answers, in the current epoch
+	leased   Receipt
+	epoch    string          // of the real one
+	grants   int             // items that claims have given
+	tokens   map[int64]int64 // of the items of the last claim
+	cases    map[string]int
+}
+
+const (
+	twinWorkspaces = 3
+	// twinLease is longer than a test: leases expire because they are aged.
+	twinLease = time.Hour
+)
+
+func newTwins(t *testing.T, seed uint64) *twins {
+	t.Helper()
+	w := &twins{simPostgres: &simPostgres{r: rand.New(rand.NewPCG(seed, 4))}, Shop: sqltest.NewShop(t), t: t,
+		receipts: map[WorkspaceID]Receipt{}, cases: map[string]int{}}
+	w.Execute("delete from pgdispatch.workspaces")
+	w.Execute("update pgdispatch.settings set max_claims = $1", simW)
+	for n := range twinWorkspaces {
+		limit, burst := w.r.IntN(9), w.r.IntN(12)
+		w.limits, w.bursts = append(w.limits, limit), append(w.bursts, burst)
+		id := uuid.UUID(WorkspaceID{byte(n)}).String()
+		w.Execute(`insert into pgdispatch.workspaces (id, name, max_concurrent_workflows, max_burst_workflows, wake_number)
+			values ($1, $2, $3, $4, $5)`, id, fmt.Sprint("w", n), limit, burst, 1000+n)
+		w.Execute(`insert into pgdispatch.workflow_definitions (id, workspace_id, name, workflow_type, task_queue)
+			values ($1, $1, 'order', 'Order', 'orders')`, id)
+		w.Execute(`insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
+			values ($1, 1, '{"nodes": [{"id": "n1"}], "edges": []}')`, id)
+	}
+	w.last = sqltest.Scalar[int64](w.Shop,
+		"select case when is_called then last_value else last_value - 1 end from pgdispatch.lease_tokens")
+	// The first real ID is not zero, as the simulated one is.
+	first := sqltest.Scalar[int64](w.Shop,
+		"select nextval(pg_get_serial_sequence('pgdispatch.workflow_execution_queue', 'id'))")
+	for range first + 1 {
+		w.rows = append(w.rows, &simRow{status: rowEnded, item: item{id: int64(len(w.rows)), workspace: everywhere}})
+	}
+	return w
+}
+
+// some returns a row in one of these states, or nil.
+func (w *twins) some(states ...byte) *simRow {
+	rows := slices.DeleteFunc(slices.Clone(w.rows), func(r *simRow) bool {
+		return r.workspace == everywhere || !slices.Contains(states, r.status)
+	})
+	if len(rows) == 0 {
+		return nil
+	}
+	return rows[w.r.IntN(len(rows))]
+}
+
+// both changes a simulated row by a commit, and then the real one by a statement.
+func (w *twins) both(row *simRow, change func(next *simRow), statement string, args ...any) {
+	tx := w.begin(true)
+	change(w.change(tx, row))
+	w.close(tx, true)
+	done, err := w.Conns.Exec(w.t.Context(), statement, args...)
+	require.NoError(w.t, err)
+	require.EqualValues(w.t, 1, done.RowsAffected(), "%+v", row)
+}
+
+func (w *twins) step() (name string) {
+	w.now = time.Now().Truncate(time.Microsecond)
+	switch n := w.r.IntN(16); {
+	case n < 4:
+		w.enqueue()
+		return "enqueue"
+	case n < 6:
+		return w.settles()
+	case n == 6:
+		return w.expires()
+	case n == 7:
+		return w.ends()
+	case n == 8:
+		return w.limit()
+	case n == 9:
+		return w.limitKey()
+	default:
+		w.claims()
+		return "claim"
+	}
+}
+
+func (w *twins) enqueue() {
+	workspace, priority := WorkspaceID{byte(w.r.IntN(twinWorkspaces))}, w.r.IntN(3)
+	key := append([]string{"", ""}, simKeys...)[w.r.IntN(2+len(simKeys))]
+	due := w.now.Add(time.Duration(w.r.IntN(5)-4) * time.Second)
+	if w.r.IntN(6) == 0 {
+		due = w.now.Add(time.Hour)
+	}
+	tx := w.begin(true)
+	row := &simRow{status: rowEnded,
+		item: item{workspace: workspace, priority: priority, id: int64(len(w.rows)), key: key, due: due}}
+	w.rows = append(w.rows, row)
+	w.change(tx, row).status = rowWaits
+	w.close(tx, true)
+	id := sqltest.Scalar[int64](w.Shop, `insert into pgdispatch.workflow_execution_queue
+			(workspace_id, workflow_definition_id, priority, run_at, limit_key)
+		values ($1, $1, $2, $3, nullif($4, '')) returning id`, uuid.UUID(workspace).String(), priority, due, key)
+	require.Equal(w.t, row.id, id)
+}
+
+// settles ends a claim in one of the ways that it can end.
+func (w *twins) settles() string {
+	row := w.some(rowClaimed)
+	if row == nil || !row.lease.After(w.now) {
+		return "nothing to settle"
+	}
+	ids, tokens := []int64{row.id}, []int64{row.token}
+	switch w.r.IntN(4) {
+	case 0:
+		w.both(row, func(next *simRow) { next.waits(); next.lost = 0 }, sql.Text("release"), ids, tokens,
+			[]string{""}, []time.Duration{0}, []bool{false})
+		return "release"
+	case 1:
+		w.both(row, func(next *simRow) { next.unknown, next.lost = true, 0; next.waits() }, sql.Text("release"), ids, tokens,
+			[]string{""}, []time.Duration{0}, []bool{true})
+		return "release, unanswered"
+	default:
+		w.both(row, func(next *simRow) { next.status, next.lost = rowDispatched, 0 }, sql.Text("dispatched"), ids, tokens,
+			[]string{"run"}, nil)
+		return "dispatched"
+	}
+}
+
+// expires lets a lease expire.
+func (w *twins) expires() string {
+	row := w.some(rowClaimed)
+	if row == nil {
+		return "nothing to expire"
+	}
+	w.both(row, func(next *simRow) { next.lease = w.now.Add(-time.Second) }, `update pgdispatch.workflow_execution_queue
+		set lease_expires_at = clock_timestamp() - interval '1 second' where id = $1`, row.id)
+	return "expire"
+}
+
+func (w *twins) ends() string {
+	row := w.some(rowDispatched)
+	if row == nil {
+		return "nothing to end"
+	}
+	w.both(row, func(next *simRow) { next.status = rowEnded }, `select from pgdispatch.workflow_execution_queue q
+		where q.id = $1 and pgdispatch.finish(q.execution_id, 'COMPLETED', null, null)`, row.id)
+	return "end"
+}
+
+func (w *twins) limit() string {
+	n := w.r.IntN(twinWorkspaces)
+	w.limits[n], w.bursts[n] = w.r.IntN(9), w.r.IntN(12)
+	w.Execute(`update pgdispatch.workspaces set max_concurrent_workflows = $2, max_burst_workflows = $3 where id = $1`,
+		uuid.UUID(WorkspaceID{byte(n)}).String(), w.limits[n], w.bursts[n])
+	return "limit"
+}
+
+func (w *twins) limitKey() string {
+	s := scope{everywhere, simKeys[w.r.IntN(len(simKeys))]}
+	var workspace *string
+	if n := w.r.IntN(2 * twinWorkspaces); n < twinWorkspaces {
+		id := uuid.UUID(WorkspaceID{byte(n)}).String()
+		s.workspace, workspace = WorkspaceID{byte(n)}, &id
+	}
+	most, deleted := w.r.IntN(4), w.r.IntN(3) == 0
+	w.setKeyLimit(s, most, nil, deleted)
+	w.Execute("delete from pgdispatch.limits where key = $1 and workspace_id is not distinct from $2::uuid", s.key,
+		workspace)
+	if !deleted {
+		w.Execute("insert into pgdispatch.limits (key, workspace_id, max_concurrent) values ($1, $2::uuid, $3)", s.key,
+			workspace, most)
+	}
+	return "limit of a key"
+}
+
+// proposal asks for some of what waits, and for what does not, with receipts of this epoch or none.
+func (w *twins) proposal() Proposal {
+	p := Proposal{AtMost: 1 + w.r.IntN(5), Unanswered: w.r.IntN(3)}
+	if p.Unanswered > 0 {
+		_, p.Alone = w.unansweredAt()
+	}
+	if p.Alone {
+		p.Unanswered, p.AtMost = 1, 1
+	}
+	if w.r.IntN(4) > 0 {
+		p.Epoch, p.Leased = w.simPostgres.epoch, w.leased
+	}
+	knows := w.r.IntN(4) > 0 // the entries of a workspace have the same receipt
+	for range w.r.IntN(4) {
+		e := Entry{Workspace: WorkspaceID{byte(w.r.IntN(twinWorkspaces))}, Priority: w.r.IntN(3), Items: 1 + w.r.IntN(4)}
+		if row := w.some(rowWaits); row != nil && w.r.IntN(4) > 0 {
+			e.Workspace, e.Priority, e.Key = row.workspace, row.priority, row.key
+			if w.r.IntN(3) == 0 {
+				e.From = row.position()
+			}
+		}
+		twice := func(o Entry) bool { return o.Workspace == e.Workspace && o.Priority == e.Priority && o.Key == e.Key }
+		if p.Alone || slices.ContainsFunc(p.Entries, twice) {
+			continue
+		}
+		if p.Epoch != (Epoch{}) && knows {
+			e.Receipt = w.receipts[e.Workspace]
+		}
+		e.Burst = w.r.IntN(4) == 0
+		p.Entries = append(p.Entries, e)
+	}
+	slices.SortStableFunc(p.Entries, func(a, b Entry) int {
+		return slices.Index([]bool{false, true}, a.Burst) -
+			slices.Index([]bool{false, true}, b.Burst)
+	})
+	return p
+}
+
+// claims makes a claim in both, and compares the answers.
+func (w *twins) claims() {
+	p := w.proposal()
+	text := w.encoded(p)
+	tx, a, taken := w.claim(1, p, w.now)
+	for _, next := range taken {
+		next.lease = w.now.Add(twinLease)
+	}
+	w.close(tx, true)
+	got, epoch := w.claimReally(text, p)
+	require.Equal(w.t, w.toldOf(p, a, taken), got, "%s\nsimulated: %s\nreal: %s", text, w.holding(), w.holdingReally())
+	for id, token := range w.tokens {
+		w.rows[id].token = token
+	}
+	require.Equal(w.t, w.simPostgres.epoch == Epoch{}, epoch == nil && len(got.Items) == 0, "an epoch begins with a claim")
+	w.epoch = sqltest.Scalar[string](w.Shop, "select coalesce((select id::text from pgdispatch.epoch), '')")
+	for n, e := range p.Entries {
+		w.receipts[e.Workspace] = a.Standings[n].Receipt
+		w.cases[fmt.Sprintf("counted %t", !a.Standings[n].Bound)]++
+	}
+	if w.grants += len(taken); a.Unanswered > 0 {
+		w.cases["unanswered"]++
+	}
+}
+
+// The simulation is worth as much as the simulated Postgres is like the real one.
+func TestTheSimulatedPostgresAnswersClaimsAsTheRealOneDoes(t *testing.T) {
+	t.Parallel()
+	operations := 1500
+	if more, err := strconv.Atoi(os.Getenv("PGDISPATCH_OPERATIONS")); err == nil {
+		operations = more
+	}
+	const perSeed = 250
+	cases, grants := map[string]int{}, 0
+	for seed := range uint64(max(operations/perSeed, 1)) {
+		w := newTwins(t, seed)
+		for range perSeed {
+			cases[w.step()]++
+		}
+		for name, times := range w.cases {
+			cases[name] += times
+		}
+		w.loads()
+		grants += w.grants
+	}
+	t.Logf("%d operations: %v, %d items given", operations, cases, grants)
+	require.Positive(t, min(grants, cases["counted true"], cases["counted false"], cases["unanswered"], cases["expire"]))
+}

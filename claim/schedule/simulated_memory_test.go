@@ -1,0 +1,89 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+)
+
+// What replicas read from the simulated Postgres into their memory: see sql/claim/memory.sql.
+
+// simNews is what a look finds.
+type simNews struct {
+	now     snapshot
+	changes []Change
+	all     bool // all limits may have changed
+	gap     bool
+}
+
+// look is sql/claim/memory.sql.
+func (p *simPostgres) look(seen snapshot) (news simNews) {
+	if news.now = p.snapshot(); seen.xmin() < p.trimmed || seen.xmax > news.now.xmax {
+		news.gap = true
+		return news
+	}
+	type keyQueue struct {
+		WorkspaceID
+		priority int
+		key      string
+	}
+	came := map[keyQueue]int{}
+	for _, r := range p.rows {
+		if r.status != rowWaits || seen.sees(r.xid) {
+			continue
+		}
+		at := keyQueue{r.workspace, r.priority, r.key}
+		n, found := came[at]
+		if !found {
+			n, came[at] = len(news.changes), len(news.changes)
+			news.changes = append(news.changes,
+				Change{Workspace: r.workspace, Waits: true, Priority: r.priority, Key: r.key, Due: r.due})
+		}
+		c := &news.changes[n]
+		if c.Items++; r.due.Before(c.Due) {
+			c.Due = r.due
+		}
+	}
+	for _, m := range p.marks {
+		switch {
+		case seen.sees(m.xid):
+		case m.all:
+			news.all = true
+		default:
+			news.changes = append(news.changes, m.Change)
+		}
+	}
+	return news
+}
+
+// load is sql/claim/memory.sql.
+func (p *simPostgres) load() []Waiting {
+	all := []Waiting{}
+	for _, r := range p.rows {
+		if r.status != rowWaits {
+			continue
+		}
+		n := slices.IndexFunc(all, func(w Waiting) bool {
+			return w.Workspace == r.workspace && w.Priority == r.priority && w.Key == r.key
+		})
+		if n < 0 {
+			held, _ := p.holders(r.workspace, 0)
+			all = append(all,
+				Waiting{Workspace: r.workspace, Number: int64(r.workspace[0]), Priority: r.priority, Key: r.key, From: r.position(),
+					Held: held, Limit: p.limits[r.workspace[0]], BurstLimit: p.burstLimit(r.workspace),
+					OwnFull: p.keyFull(scope{r.workspace, r.key}), AllFull: p.keyFull(scope{everywhere, r.key})})
+		} else if r.position().Before(all[n].From) {
+			all[n].From = r.position()
+		}
+	}
+	return all
+}
+
+// unansweredAt returns when the first unanswered start is to be repeated.
+func (p *simPostgres) unansweredAt() (due time.Time, suspect bool) {
+	for _, r := range p.rows {
+		if r.status == rowDoubt && (due.IsZero() || r.due.Before(due)) {
+			due, suspect = r.due, r.lost >= 2
+		}
+	}
+	return due, suspect
+}
