@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/notify"
@@ -39,19 +41,22 @@ func (s *Store) Overview(ctx context.Context) (o Overview, err error) {
 	if s.Scope != nil {
 		return s.scopedOverview(ctx)
 	}
-	if o.Depth, err = s.QueueDepth(ctx); err != nil {
-		return o, err
-	}
-	if o.Replicas, err = s.Replicas(ctx); err != nil {
-		return o, err
-	}
-	if o.Stalled, err = s.Stalled(ctx, mostStalled); err != nil {
-		return o, err
-	}
-	if o.Limits, err = s.LimitUse(ctx, MostLimits); err != nil {
-		return o, err
-	}
-	o.Minutes, err = s.activity(ctx, overviewSpan)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { o.Depth, err = s.QueueDepth(ctx); return err })
+	g.Go(func() (err error) { // takes about as long
+		if o.Limits, err = s.LimitUse(ctx, MostLimits); err != nil {
+			return err
+		}
+		if o.Replicas, err = s.Replicas(ctx); err != nil {
+			return err
+		}
+		if o.Stalled, err = s.Stalled(ctx, mostStalled); err != nil {
+			return err
+		}
+		o.Minutes, err = s.activity(ctx, overviewSpan)
+		return err
+	})
+	err = g.Wait()
 	return o, err
 }
 

@@ -303,9 +303,9 @@ $$;
 
 -- function: waiting_counts
 -- The waiting items of these workspaces (null: all): how many are due and how many are scheduled, each counted up to
--- at_most, and since when the longest-due one has been due. Of all, it looks at those that arrived first, if these are
--- fewer than at_most. Otherwise it looks at no more than at_most key queues (see waiting_queues), and at none beyond the
--- first 5,000. A count is exact if it did not stop early. In plpgsql, so that its plans are kept.
+-- at_most, and since when the longest-due one has been due. Of all, it looks at those that arrived first and, if these are
+-- at_most, at key queues (see waiting_queues), as it does of some: at no more than at_most of them, and at none beyond the
+-- first 1,000. A count is exact if it did not stop early. In plpgsql, so that its plans are kept.
 create or replace function pgdispatch.waiting_counts(workspaces uuid[], at_most integer, out due bigint, out due_exact boolean,
     out scheduled bigint, out scheduled_exact boolean, out oldest_due timestamptz)
 language plpgsql stable
@@ -321,19 +321,21 @@ set jit = off
 as $$
 declare
     present constant timestamptz := clock_timestamp();
-    queues constant integer := least(at_most, 5000);
+    queues constant integer := least(at_most, 1000);
     ids uuid[];
     priorities integer[];
     keys text[];
     heads timestamptz[];
     items bigint;
+    scheduled_first bigint := 0; -- of those that arrived first
 begin
     if workspaces is null then
         select count(*), count(*) filter (where a.run_at <= present), min(a.run_at) filter (where a.run_at <= present)
         into items, due, oldest_due
         from ({{ template "earliest" "at_most" }}) a;
+        scheduled_first := items - due;
         if items < at_most then
-            scheduled := items - due;
+            scheduled := scheduled_first;
             due_exact := true;
             scheduled_exact := true;
             return;
@@ -346,15 +348,15 @@ begin
         into ids, priorities, keys, heads
         from (select w.* from pgdispatch.waiting_queues_of(workspaces) w limit queues) w;
     end if;
-    select min(h.run_at) into oldest_due from unnest(heads) h (run_at) where h.run_at <= present;
-    select count(*) into due
+    select least(oldest_due, min(h.run_at)) into oldest_due from unnest(heads) h (run_at) where h.run_at <= present;
+    select greatest(count(*), items - scheduled_first) into due
     from (select from unnest(ids, priorities, keys, heads) k (id, priority, key, head)
           cross join lateral (
     {{ template "key_queue_items" "q.run_at <= present" }}
           ) n
           where k.head <= present
           limit at_most) n;
-    select count(*) into scheduled
+    select greatest(count(*), scheduled_first) into scheduled
     from (select from unnest(ids, priorities, keys) k (id, priority, key)
           cross join lateral (
     {{ template "key_queue_items" "q.run_at > present" }}

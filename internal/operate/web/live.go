@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
@@ -86,13 +88,26 @@ func (s *Site) look(ctx context.Context, list bool) (glance, error) {
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()
 	ctx = context.WithoutCancel(ctx)
-	if s.live.at.IsZero() || time.Since(s.live.at) >= liveAge {
-		s.live.seen, s.live.listed = glance{At: time.Now(), Confined: s.confined}, false
-		s.live.seen.Overview, s.live.err = s.Read.Overview(ctx)
+	var g errgroup.Group
+	stale := s.live.at.IsZero() || time.Since(s.live.at) >= liveAge
+	if stale {
+		s.live.seen, s.live.listed, s.live.err = glance{At: time.Now(), Confined: s.confined}, false, nil
+		g.Go(func() (err error) { s.live.seen.Overview, err = s.Read.Overview(ctx); return err })
+	}
+	list = list && !s.live.listed && s.live.err == nil
+	if list {
+		g.Go(func() (err error) {
+			s.live.seen.Workspaces, err = s.Read.ListWorkspaces(ctx, "", operate.ByOldest, nil, liveWorkspaces)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		s.live.err = err
+	}
+	if stale {
 		s.live.at = time.Now()
 	}
-	if list && !s.live.listed && s.live.err == nil {
-		s.live.seen.Workspaces, s.live.err = s.Read.ListWorkspaces(ctx, "", operate.ByOldest, nil, liveWorkspaces)
+	if list {
 		s.live.listed = true
 		if s.live.err == nil && !s.confined {
 			var changes []operate.Administered

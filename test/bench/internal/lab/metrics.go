@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -13,19 +14,28 @@ import (
 
 // Metrics reads a replica's metrics, each summed over its labels; those with one label also as "name value".
 func (p *Process) Metrics(ctx context.Context) (map[string]float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+"/metrics", nil)
+	text, err := p.Read(ctx, "/metrics")
 	if err != nil {
-		return nil, fmt.Errorf("read metrics of %s: %w", p.Name, err)
+		return nil, err
+	}
+	return parseMetrics(bytes.NewReader(text))
+}
+
+// Read returns what a replica's administrative address answers.
+func (p *Process) Read(ctx context.Context, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.admin+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("read %s of %s: %w", path, p.Name, err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("read metrics of %s: %w", p.Name, err)
+		return nil, fmt.Errorf("read %s of %s: %w", path, p.Name, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("read metrics of %s: %s", p.Name, response.Status)
+		return nil, fmt.Errorf("read %s of %s: %s", path, p.Name, response.Status)
 	}
-	return parseMetrics(response.Body)
+	return io.ReadAll(response.Body)
 }
 
 // oneLabel matches the only label of a line.

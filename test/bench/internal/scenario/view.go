@@ -63,7 +63,8 @@ func View() *Scenario {
 		Name: "view", Title: "What looking on costs",
 		Text: "The read model behind `status`, `status --watch` and the web view, with 100,000 workspaces, 5,000,000 " +
 			"ended items (one in a hundred failed) and 1,000,000 waiting ones: each read 20 times, the overview with " +
-			"the longest waiting workspaces. A list's figure is the median of its slowest order or filter. Then claims " +
+			"the longest waiting workspaces. A list's figure is the median of its slowest order or filter. Then the " +
+			"pages of a replica. Then claims " +
 			"of ten as in `claims`, alone and with a look at the overview, one second each, in " + strconv.Itoa(watchedPairs) +
 			" pairs, of which every other begins with the look: the median of the pairs' ratios of mean claim times, and " +
 			"the interval that contains the true median in 95 of 100 cases. The interval's upper end counts.",
@@ -71,11 +72,14 @@ func View() *Scenario {
 			open.entrant(much, blue, fillMuch, (*backlog).look)},
 		Columns: []Column{{"overview", "overview ms"}, {"slowest", "slowest ms"}, {"oldest", "longest waiting ms"},
 			{"workspaces", "other workspaces ms"}, {"search", "a part of a name ms"},
-			{"items", "items ms"}, {"dead", "dead letters ms"}, {"alone", "claim alone ms"}, {"slower", "watched / alone"},
-			{"least", "from"}, {"most", "to"}},
+			{"items", "items ms"}, {"dead", "dead letters ms"}, {"first", "first page ms"}, {"page", "slowest page ms"},
+			{"alone", "claim alone ms"}, {"slower", "watched / alone"}, {"least", "from"}, {"most", "to"}},
 		Bars: []Bar{
 			{Text: "The overview on 5,000,000 ended and 1,000,000 waiting items, the slowest of 20, ms",
 				Value: Key{much, "slowest"}, Level: 100},
+			{Text: "The overview's page on these until its last byte, after a second without visitors, median, ms",
+				Value: Key{much, "first"}, Level: 100},
+			{Text: "The slowest other page, median, ms", Value: Key{much, "page"}, Level: 100},
 			{Text: "Claims while somebody looks every second / alone, at the most", Value: Key{much, "most"}, Level: 1.05},
 		},
 		MaxRounds: 2,
@@ -122,6 +126,9 @@ func (b *backlog) look(ctx context.Context, t *Turn) error {
 				t.Figures["slowest"] = stat.Percentile(samples, 1)
 			}
 		}
+	}
+	if err := b.pages(ctx, t); err != nil {
+		return err
 	}
 	return b.watched(ctx, t, spectator)
 }
