@@ -72,9 +72,6 @@ func (a *App) limitsSetCommand() *cobra.Command {
 		ValidArgsFunction: arguments(a.limitKeys),
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := operate.CheckKey(args[0]); err != nil {
-			return err
-		}
 		change := operate.KeyLimitChange{
 			SetMax: command.Flags().Changed("max"), SetRates: command.Flags().Changed("rates"),
 		}
@@ -88,15 +85,7 @@ func (a *App) limitsSetCommand() *cobra.Command {
 		if change.Rates, err = operate.ParseRates(rates); err != nil {
 			return fmt.Errorf("--rates: %w", err)
 		}
-		in, err := givenWorkspace(ctx, store, workspace)
-		if err != nil {
-			return err
-		}
-		changed, err := store.SetKeyLimit(ctx, in.ID, args[0], change, "limits set", who)
-		if err != nil {
-			return err
-		}
-		return a.printChange(operate.WorkspaceName{ID: in.ID, Name: args[0]}, changed, output)
+		return a.changeKey(ctx, store, workspace, args[0], change, "limits set", who, output)
 	})
 	flags := command.Flags()
 	flags.StringVar(&workspace, "workspace", "", "limit the key in this workspace, by ID or name, instead of over all")
@@ -105,6 +94,23 @@ func (a *App) limitsSetCommand() *cobra.Command {
 	addWho(flags, &who)
 	addOutput(flags, &output)
 	return command
+}
+
+// changeKey changes the limit of a key in the workspace that the flag gives, or over all.
+func (a *App) changeKey(ctx context.Context, store *operate.Store, workspace, key string, c operate.KeyLimitChange,
+	command, who, output string) error {
+	if err := operate.CheckKey(key); err != nil {
+		return err
+	}
+	in, err := givenWorkspace(ctx, store, workspace)
+	if err != nil {
+		return err
+	}
+	changed, err := store.SetKeyLimit(ctx, in.ID, key, c, command, who)
+	if err != nil {
+		return err
+	}
+	return a.printChange(operate.WorkspaceName{ID: in.ID, Name: key}, changed, output)
 }
 
 func (a *App) limitsRemoveCommand() *cobra.Command {
@@ -161,19 +167,8 @@ func (a *App) limitsPauseCommand(paused bool) *cobra.Command {
 		command.Use, command.Short, command.Long = "resume KEY", "Start items with a paused key again", ""
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := operate.CheckKey(args[0]); err != nil {
-			return err
-		}
-		in, err := givenWorkspace(ctx, store, workspace)
-		if err != nil {
-			return err
-		}
-		changed, err := store.SetKeyLimit(ctx, in.ID, args[0], operate.KeyLimitChange{Paused: &paused},
-			"limits "+strings.TrimSuffix(command.Use, " KEY"), who)
-		if err != nil {
-			return err
-		}
-		return a.printChange(operate.WorkspaceName{ID: in.ID, Name: args[0]}, changed, output)
+		return a.changeKey(ctx, store, workspace, args[0], operate.KeyLimitChange{Paused: &paused},
+			"limits "+strings.TrimSuffix(command.Use, " KEY"), who, output)
 	})
 	command.Flags().StringVar(&workspace, "workspace", "", "only in this workspace, by ID or name")
 	addWho(command.Flags(), &who)

@@ -64,10 +64,12 @@ func (v visit) actRoutes() routes {
 	}
 	for path, do := range map[string]change{
 		"workspaces/{id}/pause": v.pauseWorkspace(true), "workspaces/{id}/resume": v.pauseWorkspace(false),
-		"workspaces/{id}/plan": v.setPlan, "workspaces/{id}/limit": v.setLimit, "workspaces/{id}/rate": v.setRate,
-		"workspaces/{id}/burst": v.setBurst,
-		"items/{id}/cancel":     v.cancelItem, "items/{id}/retry": v.retryItem, "items/{id}/replay": v.replayItem,
-		"items/{id}/discard": v.discardItem, "items/{id}/resend": v.resendSignal, "items/{id}/signal": v.sendSignal,
+		"workspaces/{id}/plan":  v.setPlan,
+		"workspaces/{id}/limit": v.setTerm("limit", "plan", operate.LimitChange),
+		"workspaces/{id}/burst": v.setTerm("burst", "plan", operate.BurstChange),
+		"workspaces/{id}/rate":  v.setTerm("rate", "off", operate.RateChange),
+		"items/{id}/cancel":     v.actOn(cancel, "cancelled"), "items/{id}/retry": v.actOn(retry, "retried"), "items/{id}/replay": v.replayItem,
+		"items/{id}/discard": v.actOn(discard, "discarded"), "items/{id}/resend": v.resendSignal, "items/{id}/signal": v.sendSignal,
 		"items/{id}/request-cancel": v.requestCancel, "items/{id}/terminate": v.terminate,
 		"dead/replay": v.bulk(replay, "dead letter"), "dead/discard": v.bulk(discard, "dead letter"),
 		"limits/set": v.setKeyLimit, "limits/{id}/pause": v.pauseLimit(true), "limits/{id}/resume": v.pauseLimit(false),

@@ -184,32 +184,25 @@ type bulkVerb struct {
 
 var (
 	cancel = bulkVerb{"cancel", "Cancel", "cancelled",
-		"Each is never started. Items that are claimed, running or unanswered are skipped.", true,
-		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
-			done, err := on.CancelItems(ctx, items, who)
-			return len(done), err
-		}}
+		"Each is never started. Items that are claimed, running or unanswered are skipped.", true, counting(Changer.CancelItems)}
 	retry = bulkVerb{"retry", "Retry now", "due now",
-		"Each is due now, under the usual limits. Items that do not wait are skipped.", false,
-		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
-			done, err := on.RetryItems(ctx, items, who)
-			return len(done), err
-		}}
+		"Each is due now, under the usual limits. Items that do not wait are skipped.", false, counting(Changer.RetryItems)}
 	replay = bulkVerb{"replay", "Replay", "replayed",
-		"Each is started again as a new item with a new workflow ID, under the usual limits.", false,
-		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
-			done, err := on.ReplayAll(ctx, items, who)
-			return len(done), err
-		}}
+		"Each is started again as a new item with a new workflow ID, under the usual limits.", false, counting(Changer.ReplayAll)}
 	discard = bulkVerb{"discard", "Discard", "discarded",
-		"Each is marked as handled and no longer listed. Only the retention of finished items deletes it.", true,
-		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
-			done, err := on.Discard(ctx, items, who)
-			return len(done), err
-		}}
+		"Each is marked as handled and no longer listed. Only the retention of finished items deletes it.", true, counting(Changer.Discard)}
 	// verbs are all of them by name.
 	verbs = map[string]bulkVerb{"cancel": cancel, "retry": retry, "replay": replay, "discard": discard}
 )
+
+// counting returns a bulkVerb's do that makes a change.
+func counting[T any](change func(Changer, context.Context, []int64, string) ([]T, error)) func(Changer,
+	context.Context, []int64, string) (int, error) {
+	return func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
+		done, err := change(on, ctx, items, who)
+		return len(done), err
+	}
+}
 
 // dryRun asks for confirmation and lists the dead letters. The form contains their IDs, so later failures are not
 // included.

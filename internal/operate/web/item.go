@@ -246,26 +246,17 @@ func nowIs(i operate.Item) string {
 
 func pathOf(item int64) string { return Prefix + "items/" + strconv.FormatInt(item, 10) }
 
-// doneIf returns done, a key of doneWords, if anything was changed. Otherwise it returns "".
-func doneIf[T any](changed []T, done string) string {
-	if len(changed) == 0 {
-		return ""
+// actOn applies verb to the item named by the path. done is a key of doneWords.
+func (v visit) actOn(verb bulkVerb, done string) change {
+	return func(r *http.Request, who string) (next, error) {
+		return v.changeItem(r, func(i operate.Item) (string, error) {
+			changed, err := verb.do(v.Change, r.Context(), []int64{i.ID}, who)
+			if changed == 0 {
+				return "", err
+			}
+			return done, err
+		})
 	}
-	return done
-}
-
-func (v visit) cancelItem(r *http.Request, who string) (next, error) {
-	return v.changeItem(r, func(i operate.Item) (string, error) {
-		items, err := v.Change.CancelItems(r.Context(), []int64{i.ID}, who)
-		return doneIf(items, "cancelled"), err
-	})
-}
-
-func (v visit) retryItem(r *http.Request, who string) (next, error) {
-	return v.changeItem(r, func(i operate.Item) (string, error) {
-		items, err := v.Change.RetryItems(r.Context(), []int64{i.ID}, who)
-		return doneIf(items, "retried"), err
-	})
 }
 
 func (v visit) replayItem(r *http.Request, who string) (next, error) {
@@ -275,13 +266,6 @@ func (v visit) replayItem(r *http.Request, who string) (next, error) {
 			return "", err
 		}
 		return "replayed", err
-	})
-}
-
-func (v visit) discardItem(r *http.Request, who string) (next, error) {
-	return v.changeItem(r, func(i operate.Item) (string, error) {
-		items, err := v.Change.Discard(r.Context(), []int64{i.ID}, who)
-		return doneIf(items, "discarded"), err
 	})
 }
 

@@ -189,19 +189,12 @@ func (v visit) setPlan(r *http.Request, who string) (next, error) {
 	return v.changeTyped(r, who, "plan", c, err)
 }
 
-func (v visit) setLimit(r *http.Request, who string) (next, error) {
-	c, err := operate.LimitChange(orNothing(r, "limit", "plan"))
-	return v.changeTyped(r, who, "limit", c, err)
-}
-
-func (v visit) setBurst(r *http.Request, who string) (next, error) {
-	c, err := operate.BurstChange(orNothing(r, "burst", "plan"))
-	return v.changeTyped(r, who, "burst", c, err)
-}
-
-func (v visit) setRate(r *http.Request, who string) (next, error) {
-	c, err := operate.RateChange(orNothing(r, "rate", "off"))
-	return v.changeTyped(r, who, "rate", c, err)
+// setTerm changes what the form's field says. nothing is the command line's word for an empty one.
+func (v visit) setTerm(field, nothing string, parse func(string) (operate.WorkspaceChange, error)) change {
+	return func(r *http.Request, who string) (next, error) {
+		c, err := parse(orNothing(r, field, nothing))
+		return v.changeTyped(r, who, field, c, err)
+	}
 }
 
 // orNothing returns the input, or nothing, the command line's word for an empty field. A missing field is not an empty
