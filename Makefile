@@ -83,8 +83,8 @@ browser: devstack ## test every page and action of the web view in headless Chro
 	cd test && go test -timeout 20m -parallel 4 -count=1 ./browser/... # it builds another package's binary, so a cached result may be wrong
 
 .PHONY: screenshots
-screenshots: devstack ## retake the screenshots of the documentation; writes docs/images
-	cd test && go test -count=1 -run Pictures ./browser -args -screenshots $(CURDIR)/docs/images
+screenshots: devstack ## retake the screenshots of the documentation; DEMO=LINK: the overview's of a make run under load
+	cd test && go test -count=1 -run Pictures ./browser -args -screenshots $(CURDIR)/docs/images -demo "$(DEMO)"
 
 # Another version of Postgres is downloaded (Linux x86-64).
 BENCH_POSTGRES = $(if $(PG),PGDISPATCH_PG_BINDIR=$$(.ci/postgres $(PG)))
@@ -137,7 +137,7 @@ fmt: ## format the code
 .PHONY: golden
 golden: ## rewrite generated files: the lifecycle diagram, the tables of commands, settings, metrics and SQLSTATEs, and golden files
 	go test ./sql -run 'Golden|Diagram|Schema|SQLSTATEs|Role|Catalogue' -update
-	go test . ./cmd/pgdispatch -run Page -update
+	go test . ./cmd/pgdispatch ./internal/operate/cli -run Page -update
 	go test ./internal/config -run Page -update
 	go test ./internal/telemetry -run Reference -update
 	go test ./internal/operate/view -run Screen -update

@@ -32,6 +32,9 @@ const (
 var screenshots = flag.String("screenshots", "",
 	"directory for the documentation's screenshots; empty: they are only checked")
 
+// demo is the link that make run prints, while items are enqueued there.
+var demo = flag.String("demo", "", "link to a replica's web view under load, for the screenshots of the overview")
+
 // shared is used by all tests.
 var shared struct {
 	cluster  *sqltest.Cluster

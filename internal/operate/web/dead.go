@@ -184,13 +184,17 @@ type bulkVerb struct {
 
 var (
 	cancel = bulkVerb{"cancel", "Cancel", "cancelled",
-		"Each is never started. Items that are claimed, running or unanswered are skipped.", true, counting(Changer.CancelItems)}
+		"Each is never started. Items that are claimed, running or unanswered are skipped.", true,
+		counting(Changer.CancelItems)}
 	retry = bulkVerb{"retry", "Retry now", "due now",
-		"Each is due now, under the usual limits. Items that do not wait are skipped.", false, counting(Changer.RetryItems)}
+		"Each is due now, under the usual limits. Items that do not wait are skipped.", false,
+		counting(Changer.RetryItems)}
 	replay = bulkVerb{"replay", "Replay", "replayed",
-		"Each is started again as a new item with a new workflow ID, under the usual limits.", false, counting(Changer.ReplayAll)}
+		"Each is started again as a new item with a new workflow ID, under the usual limits.", false,
+		counting(Changer.ReplayAll)}
 	discard = bulkVerb{"discard", "Discard", "discarded",
-		"Each is marked as handled and no longer listed. Only the retention of finished items deletes it.", true, counting(Changer.Discard)}
+		"Each is marked as handled and no longer listed. Only the retention of finished items deletes it.", true,
+		counting(Changer.Discard)}
 	// verbs are all of them by name.
 	verbs = map[string]bulkVerb{"cancel": cancel, "retry": retry, "replay": replay, "discard": discard}
 )
