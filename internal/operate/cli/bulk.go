@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
 
@@ -240,9 +241,9 @@ func (b *bulk) enqueue(ctx context.Context, items []operate.NewItem) (made, repl
 
 // summary says what was done.
 func (r bulkResult) summary() string {
-	text := "enqueued " + counted(r.Enqueued, "item")
+	text := "enqueued " + view.Counted(r.Enqueued, "item")
 	if r.DryRun {
-		text = "would enqueue " + counted(r.Enqueued, "item")
+		text = "would enqueue " + view.Counted(r.Enqueued, "item")
 	}
 	if r.Existing > 0 {
 		text += fmt.Sprintf("; %d had their key already", r.Existing)
@@ -251,16 +252,9 @@ func (r bulkResult) summary() string {
 		text += fmt.Sprintf("; %d replaced a waiting item's values", r.Replaced)
 	}
 	if r.Invalid > 0 {
-		text += "; " + counted(r.Invalid, "bad line")
+		text += "; " + view.Counted(r.Invalid, "bad line")
 	}
 	return text
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // enqueueMany carries out `enqueue --from`.

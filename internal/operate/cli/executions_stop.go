@@ -48,7 +48,7 @@ func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 		}
 		if !yes {
 			if err := a.confirm(command.InOrStdin(),
-				fmt.Sprintf("%s the execution of %s", verb, counted(len(items), "item"))); err != nil {
+				fmt.Sprintf("%s the execution of %s", verb, view.Counted(len(items), "item"))); err != nil {
 				return err
 			}
 		}

@@ -40,9 +40,9 @@ type itemAction struct {
 // counted returns the number of items in words.
 func (action itemAction) counted(n int) string {
 	if action.dead {
-		return counted(n, "dead letter")
+		return view.Counted(n, "dead letter")
 	}
-	return counted(n, "item")
+	return view.Counted(n, "item")
 }
 
 // outcome is the result of an action on items.

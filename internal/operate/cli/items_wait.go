@@ -46,7 +46,7 @@ func (a *App) itemsWaitCommand() *cobra.Command {
 			return database.Connect(ctx, postgres.ListenerSettings(), nil)
 		}}
 		if open := notEnded(items); open > 0 && a.onTerminal() {
-			fmt.Fprintf(a.Stderr, "waiting for the end of %s; Ctrl-C stops waiting\n", counted(open, "item"))
+			fmt.Fprintf(a.Stderr, "waiting for the end of %s; Ctrl-C stops waiting\n", view.Counted(open, "item"))
 		}
 		late, err := waitFor(ctx, &waiter, items, timeout)
 		if err != nil {
@@ -100,11 +100,11 @@ func endOf(items []operate.Item, late bool, timeout time.Duration) error {
 	open := notEnded(items)
 	switch {
 	case open > 0 && late:
-		return coded{fmt.Errorf("%d of %s had not ended after %s", open, counted(len(items), "item"), timeout), exitOpen}
+		return coded{fmt.Errorf("%d of %s had not ended after %s", open, view.Counted(len(items), "item"), timeout), exitOpen}
 	case count["FAILED"] > 0:
-		return coded{fmt.Errorf("%d of %s failed", count["FAILED"], counted(len(items), "item")), exitFailed}
+		return coded{fmt.Errorf("%d of %s failed", count["FAILED"], view.Counted(len(items), "item")), exitFailed}
 	case count["CANCELLED"] > 0:
-		return coded{fmt.Errorf("%d of %s cancelled", count["CANCELLED"], counted(len(items), "item")), exitCancelled}
+		return coded{fmt.Errorf("%d of %s cancelled", count["CANCELLED"], view.Counted(len(items), "item")), exitCancelled}
 	}
 	return nil
 }

@@ -212,7 +212,7 @@ func (a *App) printWorkspaces(workspaces []operate.Workspace, limit int, output 
 		heads: "WORKSPACE\tID\tPLAN\tRUNNING/LIMIT\tRATE\tWAITING\tOLDEST WAITING\tSCHEDULED\tUNANSWERED\tPAUSED",
 		cells: func(w operate.Workspace) string {
 			return fmt.Sprintf("%s\t%s\t%s\t%d/%s\t%s\t%d\t%s\t%d\t%s\t%s", view.Printable(w.Name), w.ID, w.Plan, w.Active(),
-				limitsOf(w), rateOf(w), w.Waiting, oldestOf(w), w.Scheduled,
+				view.Slots(w.Limit, w.Burst), rateOf(w), w.Waiting, oldestOf(w), w.Scheduled,
 				view.Unanswered(w.Unanswered, w.OldestUnanswered), yesNo(w.Paused))
 		},
 	}.print(a, output)
@@ -239,14 +239,6 @@ func (a *App) printWorkspace(w operate.Workspace, definitions []operate.Definiti
 		fmt.Fprintln(table, "no workflow definitions; insert one into pgdispatch.workflow_definitions")
 	}
 	return table.Flush()
-}
-
-// limitsOf returns the limit and, if it is higher, the burst limit, such as 5-9.
-func limitsOf(w operate.Workspace) string {
-	if w.Burst <= w.Limit {
-		return strconv.Itoa(w.Limit)
-	}
-	return fmt.Sprintf("%d-%d", w.Limit, w.Burst)
 }
 
 func burstOf(w operate.Workspace) string {

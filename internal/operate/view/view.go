@@ -32,6 +32,14 @@ func Number(n int64) string {
 	return text
 }
 
+// Counted formats a number of things.
+func Counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return Number(int64(n)) + " " + thing
+}
+
 // Count formats a number of waiting or running items. Estimates are prefixed with "about".
 func Count(n int64) string {
 	if operate.IsEstimate(n) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/signin"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
@@ -134,10 +135,10 @@ func noticeOf(query url.Values) string {
 	if !bulk || count < 0 {
 		return doneWords[query.Get(doneParameter)]
 	}
-	text := counted(count, "item") + " " + verb.past + "."
+	text := view.Counted(count, "item") + " " + verb.past + "."
 	if left > 0 {
 		text += fmt.Sprintf(" %s unchanged: already handled by someone else, of a workspace that you may not act in, or "+
-			"of a deleted definition.", counted(left, "other"))
+			"of a deleted definition.", view.Counted(left, "other"))
 	}
 	return text
 }

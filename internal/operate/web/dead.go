@@ -241,8 +241,8 @@ func askBulk(verb bulkVerb, f found, ids []int64, items []operate.Item) confirma
 	for _, item := range items {
 		workspaces[item.WorkspaceID] = true
 	}
-	count := counted(len(ids), "dead letter")
-	c.What = []string{fmt.Sprintf("This would %s %s of %s.", verb.Name, count, counted(len(workspaces), "workspace")),
+	count := view.Counted(len(ids), "dead letter")
+	c.What = []string{fmt.Sprintf("This would %s %s of %s.", verb.Name, count, view.Counted(len(workspaces), "workspace")),
 		verb.what}
 	if f.Kind != "" {
 		c.What = append(c.What,
@@ -267,14 +267,6 @@ func askBulk(verb bulkVerb, f found, ids []int64, items []operate.Item) confirma
 	return c
 }
 
-// counted formats a number of things.
-func counted(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return view.Number(int64(n)) + " " + thing
-}
-
 // bulk applies verb to the items named in the form that allow it, lowest ID first, one transaction per batch. It leads
 // back to the list.
 func (v visit) bulk(verb bulkVerb, thing string) change {
@@ -292,7 +284,7 @@ func (v visit) bulk(verb bulkVerb, thing string) change {
 			if err != nil {
 				v.Log.WarnContext(r.Context(), "Bulk change failed", "verb", verb.Name, "done", done, "error", err)
 				return next{}, problem{http.StatusServiceUnavailable,
-					fmt.Sprintf("%s of %s %s", view.Number(int64(done)), counted(len(ids), thing), verb.past),
+					fmt.Sprintf("%s of %s %s", view.Number(int64(done)), view.Counted(len(ids), thing), verb.past),
 					"The database then stopped answering. The others are unchanged, except possibly one batch of up to 500. " +
 						"Start again from the list: none is processed twice."}
 			}

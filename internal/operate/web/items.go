@@ -338,7 +338,7 @@ func (v visit) askSelected(r *http.Request) (string, any, error) {
 	}
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
-	count, back := counted(len(ids), "item"), localPath(query.Get("back"))
+	count, back := view.Counted(len(ids), "item"), localPath(query.Get("back"))
 	rows, err := v.listed(r.Context(), items)
 	return "confirm", confirmation{
 		Heading: fmt.Sprintf("%s %s?", verb.Title, count), What: []string{verb.what}, Destroys: verb.Destroys,

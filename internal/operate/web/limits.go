@@ -114,7 +114,7 @@ func (v visit) workspaceNamed(r *http.Request, idOrName string) (string, error) 
 	case len(found) == 0:
 		return "", noSuchWorkspace
 	case len(found) > 1:
-		return "", bad(counted(len(found), "workspace") + " have this name: use the ID.")
+		return "", bad(view.Counted(len(found), "workspace") + " have this name: use the ID.")
 	}
 	return found[0].ID, nil
 }

@@ -228,5 +228,5 @@ func oneOrMany(names []string) string {
 	if len(names) == 1 {
 		return names[0]
 	}
-	return counted(len(names), "workspace")
+	return view.Counted(len(names), "workspace")
 }
