@@ -37,6 +37,7 @@ type change struct {
 	line     int
 	at, end  int
 	was, now string
+	text     string   // of the file, before
 	packages []string // that must notice
 }
 
@@ -58,12 +59,8 @@ func shortened(text string) string {
 }
 
 // mutated returns the file's text with the change.
-func (c change) mutated(p *product) (map[string]string, error) {
-	text, err := p.read(c.file)
-	if err != nil {
-		return nil, err
-	}
-	return map[string]string{c.file: text[:c.at] + c.now + text[c.end:]}, nil
+func (c change) mutated() map[string]string {
+	return map[string]string{c.file: c.text[:c.at] + c.now + c.text[c.end:]}
 }
 
 // changes returns every change that can be made to the mutable directories, in the order of their files.
@@ -95,7 +92,7 @@ func changes(p *product) ([]change, error) {
 			}
 			for n := range found {
 				c := &found[n]
-				c.file, c.packages = m.directory+"/"+name, m.packages
+				c.file, c.text, c.packages = m.directory+"/"+name, text, m.packages
 				c.was, c.line = text[c.at:c.end], 1+strings.Count(text[:c.at], "\n")
 			}
 			all = append(all, found...)

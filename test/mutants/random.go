@@ -86,12 +86,8 @@ func (d *draw) tell(c change, v verdict) {
 
 // notice returns what becomes of a change.
 func (l lab) notice(ctx context.Context, c change) verdict {
-	text, err := c.mutated(l.product)
-	if err != nil {
-		return broken
-	}
 	for _, pkg := range c.packages {
-		output, err := l.goTest(ctx, text, packageTimeout, pkg, "-failfast", "-skip", catalogue)
+		output, err := l.goTest(ctx, c.mutated(), packageTimeout, pkg, "-failfast", "-skip", catalogue)
 		switch {
 		case ctx.Err() != nil:
 			return broken
