@@ -87,8 +87,8 @@ func all() []mutant {
 	var list []mutant
 	for _, part := range [][]mutant{
 		leases, clocks, limits, singles, bursts, keys, gathering, afterErrors,
-		memories, ambiguity, identity, activities, gate, policy, ends, encoding, enqueuing, signals, roles, webPages,
-		migrations,
+		memories, ambiguity, identity, workflowIDs, activities, gate, policy, ends, encoding, enqueuing, signals, roles,
+		webPages, migrations,
 	} {
 		list = append(list, part...)
 	}
