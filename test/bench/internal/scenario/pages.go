@@ -13,7 +13,7 @@ import (
 // viewedPages are pages of the web view, most with the filter that looks at the most rows.
 var viewedPages = []string{
 	"items", "items?status=PENDING", "items?status=SCHEDULED", "items?status=COMPLETED", "items?status=FAILED",
-	"items?key=none", "items?params=orderId%3D7", "items?workspace=full+7", "items?workspace=nobody", "items/1",
+	"items?key=none", "items?params=orderId%3D7", "items?workspace=full+7", "items?workspace=nobody",
 	"workspaces", "workspaces?sort=running", "workspaces?sort=failures", "workspaces?q=9", "limits", "dead",
 	"dead/letters", "dead/letters?error=refused", "find?q=full", "settings",
 }
