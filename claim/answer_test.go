@@ -51,7 +51,7 @@ func TestAnAnswerOfAnotherShapeIsAnErrorAndItsItemsAreReleased(t *testing.T) {
 		"with an item of nobody": {"i.execution_id::text, i.workspace_id::text,", "i.execution_id::text, '',",
 			"read workspace of item"},
 		"without the token": {"select i.id, i.lease_token,", "select i.id, 0::bigint,", "an item without its"},
-		"with no time of an unanswered start": {"i.outcome_unknown, c.at_time - i.first_sent_at,", "true, null::interval,",
+		"with no time of an unanswered start": {"else c.at_time - i.first_sent_at end", "end",
 			"unanswered_for"},
 	} {
 		t.Run(name, func(t *testing.T) {
