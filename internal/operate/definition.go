@@ -14,9 +14,6 @@ import (
 const (
 	maxTemporalID = 1000 // bytes of a workflow type, task queue or namespace
 	maxTries      = 100
-	// minExecution and maxExecution bound a definition's execution timeout.
-	minExecution = time.Second
-	maxExecution = 3650 * 24 * time.Hour
 	// versionTries is how often a version is added again if another one is added at the same moment.
 	versionTries = 5
 	// definitionsLooked is the number of a workspace's definitions that CompleteDefinitions looks at.
