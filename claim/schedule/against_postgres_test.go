@@ -271,15 +271,17 @@ func TestTheSimulatedPostgresAnswersClaimsAsTheRealOneDoes(t *testing.T) {
 	const perSeed = 250
 	cases, grants := map[string]int{}, 0
 	for seed := range uint64(max(operations/perSeed, 1)) {
-		w := newTwins(t, seed)
-		for range perSeed {
-			cases[w.step()]++
-		}
-		for name, times := range w.cases {
-			cases[name] += times
-		}
-		w.loads()
-		grants += w.grants
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			w := newTwins(t, seed)
+			for range perSeed {
+				cases[w.step()]++
+			}
+			for name, times := range w.cases {
+				cases[name] += times
+			}
+			w.loads()
+			grants += w.grants
+		})
 	}
 	t.Logf("%d operations: %v, %d items given", operations, cases, grants)
 	require.Positive(t, min(grants, cases["counted true"], cases["counted false"], cases["unanswered"], cases["expire"]))
