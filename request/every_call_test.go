@@ -148,6 +148,7 @@ func runInTrouble(t *testing.T, r *requests, run func(context.Context) error, wa
 	slices.SortStableFunc(r.received, func(a, b string) int { return int(a[0]) - int(b[0]) })
 	require.Equal(t, want, r.received)
 	takes := r.takes
+	require.Less(t, takes, 100, "it waits until something is due")
 	pass(time.Hour)
 	require.Equal(t, takes, r.takes, "nothing is open, and nobody looks")
 	cancel()
