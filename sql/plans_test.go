@@ -235,8 +235,8 @@ func TestNoStatementFindsItsIndexByWhatIsDropped(t *testing.T) {
 	columns := all[string](f, `select distinct a.attname::text
 		from pg_index i
 		join pg_attribute a on a.attrelid = i.indrelid and a.attnotnull
-		where i.indrelid::regclass::text like 'pgdispatch.%' and pg_get_expr(i.indpred, i.indrelid) like '%' || a.attname
-			|| ' IS NOT NULL%'`)
+		where i.indrelid::regclass::text like 'pgdispatch.%'
+			and pg_get_expr(i.indpred, i.indrelid) ~ ('\m' || a.attname || ' IS NOT NULL')`)
 	require.Contains(t, columns, "enqueue_xid")
 	for _, column := range columns {
 		for _, statement := range statements {
