@@ -237,7 +237,7 @@ func TestManyItemsGoInBatchesAndABadOneInTheMiddleIsFound(t *testing.T) {
 	d.exec("delete from pgdispatch.workflow_execution_queue")
 	out, errs, code := d.feeds(text.String(), "--skip-invalid")
 	require.Zero(t, code, errs)
-	require.Equal(t, "enqueued 1200 items; 1 bad line\n", out)
+	require.Equal(t, "enqueued 1,200 items; 1 bad line\n", out)
 	require.Equal(t, "true",
 		d.value("select (count(distinct xmin::text) < 20)::text from pgdispatch.workflow_execution_queue"))
 }

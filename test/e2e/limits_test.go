@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -20,9 +21,10 @@ func TestLimitsOfKeysAreSetListedAndRemoved(t *testing.T) {
 	d.types("limits", "set", "smtp", "--workspace", "shop", "--max", "0")
 	d.types("enqueue", "order", "--workspace", "shop", "--limit-key", "smtp")
 	lines := strings.Split(d.types("limits", "list"), "\n")
-	require.Regexp(t, `^KEY +WORKSPACE +ACTIVE/MAX +RATES +STARTS LEFT +WAITING +OLDEST +FULL$`, lines[0])
-	require.Regexp(t, `^smtp +\(all\) +0/10 +10/1s,100/1m +10 +1 +[0-9.]+ m?s +no$`, lines[1])
-	require.Regexp(t, `^smtp +shop +0/0 +- +- +1 +[0-9.]+ m?s +yes$`, lines[2])
+	require.Equal(t, []string{"KEY", "WORKSPACE", "ACTIVE/MAX", "RATES", "STARTS LEFT", "WAITING", "OLDEST", "FULL",
+		"RUNNING, LAST HOUR", "WAITING, LAST HOUR"}, regexp.MustCompile(` {2,}`).Split(lines[0], -1))
+	require.Regexp(t, `^smtp +\(all\) +0/10 +10/1s,100/1m +10 +1 +[0-9.]+ m?s +no\b`, lines[1])
+	require.Regexp(t, `^smtp +shop +0/0 +- +- +1 +[0-9.]+ m?s +yes\b`, lines[2])
 	require.Regexp(t, `(?m)^limit key +smtp$`, d.types("items", "show", "1"))
 	require.Contains(t, d.types("status"), "\nfull limits 1, 1 item waits for it: smtp in shop (1)\n")
 	require.NotContains(t, d.types("limits", "list", "--workspace", "shop"), "(all)")
@@ -38,7 +40,7 @@ func TestLimitsOfKeysAreSetListedAndRemoved(t *testing.T) {
 	require.Equal(t, 10, *limits[0].MaxConcurrent)
 
 	require.Equal(t, "smtp: paused changed from false to true\n", d.types("limits", "pause", "smtp"))
-	require.Regexp(t, `(?m)^smtp +\(all\) .* paused$`, d.types("limits", "list"))
+	require.Regexp(t, `(?m)^smtp +\(all\) .* paused\b`, d.types("limits", "list"))
 	require.Equal(t, "smtp: paused changed from true to false\n", d.types("limits", "resume", "smtp"))
 
 	require.Equal(t, "removed the limit of smtp\n", d.types("limits", "remove", "smtp", "--by", "bob"))

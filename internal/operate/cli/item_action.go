@@ -207,7 +207,7 @@ func (a *App) printOutcome(action itemAction, output string, o outcome, err erro
 			fmt.Fprintf(a.Stdout, "%d was already replayed as %d\n", r.ID, r.ReplayID)
 		}
 	}
-	fmt.Fprintf(a.Stdout, "%s %d of %s\n", action.past, done, action.counted(o.Matched))
+	fmt.Fprintf(a.Stdout, "%s %s of %s\n", action.past, view.Number(int64(done)), action.counted(o.Matched))
 	if left := o.Matched - done - len(o.Before); left > 0 && err == nil {
 		fmt.Fprintf(a.Stdout, "skipped %d: %s\n", left, action.skips)
 	}

@@ -98,13 +98,14 @@ func endOf(items []operate.Item, late bool, timeout time.Duration) error {
 		count[i.Status]++
 	}
 	open := notEnded(items)
+	ofAll := func(n int) string { return view.Number(int64(n)) + " of " + view.Counted(len(items), "item") }
 	switch {
 	case open > 0 && late:
-		return coded{fmt.Errorf("%d of %s had not ended after %s", open, view.Counted(len(items), "item"), timeout), exitOpen}
+		return coded{fmt.Errorf("%s had not ended after %s", ofAll(open), timeout), exitOpen}
 	case count["FAILED"] > 0:
-		return coded{fmt.Errorf("%d of %s failed", count["FAILED"], view.Counted(len(items), "item")), exitFailed}
+		return coded{errors.New(ofAll(count["FAILED"]) + " failed"), exitFailed}
 	case count["CANCELLED"] > 0:
-		return coded{fmt.Errorf("%d of %s cancelled", count["CANCELLED"], view.Counted(len(items), "item")), exitCancelled}
+		return coded{errors.New(ofAll(count["CANCELLED"]) + " cancelled"), exitCancelled}
 	}
 	return nil
 }
