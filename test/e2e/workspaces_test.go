@@ -23,7 +23,8 @@ func TestWorkspacesListShowsEachWithItsLimit(t *testing.T) {
 		"0.5, paused = true, max_burst_workflows = 9 where id = $1", bank)
 	require.Regexp(t, `(?m)^burst +up to 9$`, d.types("workspaces", "show", "bank"))
 	lines := strings.Split(d.types("workspaces", "list"), "\n")
-	require.Regexp(t, `^WORKSPACE +ID +PLAN +RUNNING/LIMIT +RATE +WAITING +OLDEST WAITING +SCHEDULED +UNANSWERED +PAUSED$`, lines[0])
+	require.Regexp(t,
+		`^WORKSPACE +ID +PLAN +RUNNING/LIMIT +RATE +WAITING +OLDEST WAITING +SCHEDULED +UNANSWERED +PAUSED$`, lines[0])
 	require.Regexp(t, `^acme +`+acme+` +FREE +0/5,000 +- +0 +- +1 +0 +no$`, lines[1])
 	require.Regexp(t, `^bank +`+bank+` +PRO +0/5-9 +0\.5/s +0 +- +0 +0 +yes$`, lines[2])
 	require.Contains(t, d.types("workspaces", "list", "--limit", "1"), "there may be more; continue with --after "+acme+
