@@ -135,16 +135,23 @@ func (l lab) goTest(
 // badSQL matches the errors of invalid statements. A missing guard does not cause these.
 var badSQL = regexp.MustCompile(`SQLSTATE 42(601|703|704|804|846|883|P01|P02|P10|P18)`)
 
+// isInvalid reports whether the output shows that the changed product does not build, or that its SQL is invalid.
+func isInvalid(output string) bool {
+	return badSQL.MatchString(output) || strings.Contains(output, "[build failed]") ||
+		strings.Contains(output, "[setup failed]")
+}
+
+func timedOut(output string) bool { return strings.Contains(output, "panic: test timed out after") }
+
 // judge returns the verdict for the output of go test and the error that it ended with.
 func judge(test, output string, err error) verdict {
 	var exit *exec.ExitError
 	switch {
 	case err == nil && strings.Contains(output, "--- PASS: "+test+" "):
 		return survived
-	case !errors.As(err, &exit), badSQL.MatchString(output),
-		strings.Contains(output, "[build failed]"), strings.Contains(output, "[setup failed]"):
+	case !errors.As(err, &exit), isInvalid(output):
 		return broken
-	case strings.Contains(output, "panic: test timed out after"):
+	case timedOut(output):
 		return hung
 	case strings.Contains(output, "--- FAIL: "+test+" "):
 		return red

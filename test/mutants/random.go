@@ -59,7 +59,7 @@ func (l lab) random(ctx context.Context, number int, seed uint64, only string, o
 type draw struct {
 	mu              sync.Mutex
 	left, survivors []change
-	number, counted int // counted includes those that are being tested
+	number, counted int // counted are those whose tests have begun
 }
 
 func (d *draw) next(ctx context.Context) (change, bool) {
@@ -92,10 +92,9 @@ func (l lab) notice(ctx context.Context, c change) verdict {
 		case ctx.Err() != nil:
 			return broken
 		case err == nil:
-		case strings.Contains(output, "[build failed]"), strings.Contains(output, "[setup failed]"),
-			badSQL.MatchString(output):
+		case isInvalid(output):
 			return broken
-		case strings.Contains(output, "panic: test timed out after"):
+		case timedOut(output):
 			return hung
 		default:
 			return red
