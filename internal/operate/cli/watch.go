@@ -74,9 +74,12 @@ func (w *watcher) Draw(ctx context.Context, in, out *os.File, environment []stri
 		by operate.WorkspaceOrder) (view.Screen, error) {
 		return w.look(ctx, filter, by)
 	}}
-	_, err = tea.NewProgram(drawn, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out),
-		tea.WithEnvironment(environment), tea.WithoutSignalHandler()).Run()
-	if err != nil && ctx.Err() == nil {
+	program := tea.NewProgram(drawn, tea.WithInput(in), tea.WithOutput(out), tea.WithEnvironment(environment),
+		tea.WithoutSignalHandler())
+	// Quit lets the reader of the input end before the terminal is closed; tea.WithContext does not.
+	defer context.AfterFunc(ctx, program.Quit)()
+	_, err = program.Run()
+	if err != nil {
 		return fmt.Errorf("draw on the terminal: %w", err)
 	}
 	return nil
