@@ -38,12 +38,19 @@ type troubles struct {
 	// when the outage was last logged.
 	since, saidAt time.Time
 	cause         error
-	// held logs the first error, if there is no outage after all. Nil if it is logged.
-	held func(context.Context) error
-	said map[said]*repeats
+	// held logs the errors of the time before an outage, if there is no outage after all. heldAt is when the first of
+	// them came.
+	held   []held
+	heldAt time.Time
+	said   map[said]*repeats
 }
 
 type said struct{ component, message string }
+
+type held struct {
+	what said
+	log  func(context.Context) error
+}
 
 type repeats struct {
 	at   time.Time
@@ -73,54 +80,63 @@ func (o *Outages) Handle(ctx context.Context, record slog.Record) error {
 
 // onceAMinute drops a record if the same component logged the same message in the last minute.
 func (o *Outages) onceAMinute(ctx context.Context, record slog.Record, what said) error {
+	o.log.mu.Lock()
 	left, pass := o.log.repeat(what, record.Time)
+	o.log.mu.Unlock()
 	if !pass {
 		return nil
 	}
-	if left > 0 {
-		record = record.Clone()
-		record.AddAttrs(slog.Int("repeated", left))
-	}
-	return o.Handler.Handle(ctx, record)
+	return o.Handler.Handle(ctx, repeated(record, left))
 }
 
-// unavailable holds the first error back, which may be of one connection, and then logs the outage. A server that goes
-// away answers on some connections after it has dropped others, so first errors are those of all parts together.
+// repeated returns a record that says how many like it were left out.
+func repeated(record slog.Record, left int) slog.Record {
+	record = record.Clone()
+	if left > 0 {
+		record.AddAttrs(slog.Int("repeated", left))
+	}
+	return record
+}
+
+// unavailable holds errors back, which may be of one connection, until Postgres has been unavailable for outageAfter,
+// and then logs the outage instead of them. If Postgres answers after that time, they are logged: a server that goes
+// away answers on some connections after it has dropped others.
 func (o *Outages) unavailable(ctx context.Context, record slog.Record, err error, what said) error {
 	t, now := o.log, record.Time
 	t.mu.Lock()
 	t.cause = err
-	first, say, answered := t.since.IsZero(), false, t.answered
-	if first {
-		record := record.Clone()
-		t.since, t.held = now, func(ctx context.Context) error { return o.onceAMinute(ctx, record, what) }
-	} else if say = now.Sub(t.since) >= outageAfter && now.Sub(t.saidAt) >= sayAgain; say {
-		t.saidAt, t.held = now, nil
+	if t.since.IsZero() {
+		t.since = now
 	}
 	since := t.since
-	t.mu.Unlock()
-	switch {
-	case first && !answered: // as after a start with a wrong address
-		return t.release(ctx)
-	case say:
+	if now.Sub(since) >= outageAfter && now.Sub(t.saidAt) >= sayAgain {
+		for _, unsaid := range t.held {
+			delete(t.said, unsaid.what)
+		}
+		t.saidAt, t.held = now, nil
+		t.mu.Unlock()
 		outage := slog.NewRecord(now, slog.LevelError, "Postgres does not answer; work continues when it does", record.PC)
 		outage.AddAttrs(slog.Any("error", err), slog.Time("since", since),
 			slog.Int64("for_ms", now.Sub(since).Milliseconds()), slog.String("remedy", outageRemedy))
 		return o.Handler.Handle(ctx, outage)
 	}
-	return nil
-}
-
-// release logs the error that is held back, if there is one.
-func (t *troubles) release(ctx context.Context) error {
-	t.mu.Lock()
-	held := t.held
-	t.held = nil
-	t.mu.Unlock()
-	if held == nil {
+	defer t.mu.Unlock()
+	if !t.saidAt.IsZero() {
 		return nil
 	}
-	return held(ctx)
+	left, pass := t.repeat(what, now)
+	if !pass {
+		return nil
+	}
+	record = repeated(record, left)
+	if !t.answered { // as after a start with a wrong address
+		return o.Handler.Handle(ctx, record)
+	}
+	if len(t.held) == 0 {
+		t.heldAt = now
+	}
+	t.held = append(t.held, held{what, func(ctx context.Context) error { return o.Handler.Handle(ctx, record) }})
+	return nil
 }
 
 // Answered logs the end of an outage. Call it after each statement that Postgres has answered.
@@ -129,11 +145,14 @@ func (o *Outages) Answered(ctx context.Context) {
 	t.mu.Lock()
 	since, said, cause := t.since, !t.saidAt.IsZero(), t.cause
 	t.since, t.saidAt, t.answered = time.Time{}, time.Time{}, true
-	t.mu.Unlock()
-	if since.IsZero() {
-		return
+	var due []held
+	if len(t.held) > 0 && now.Sub(t.heldAt) >= outageAfter {
+		due, t.held = t.held, nil
 	}
-	_ = t.release(ctx)
+	t.mu.Unlock()
+	for _, unsaid := range due {
+		_ = unsaid.log(ctx)
+	}
 	if said {
 		over := slog.NewRecord(now, slog.LevelInfo, "Postgres answers again", 0)
 		over.AddAttrs(slog.Int64("after_ms", now.Sub(since).Milliseconds()), slog.Any("error", cause),
@@ -172,10 +191,8 @@ func trouble(record slog.Record) (aboutOne bool, err error) {
 	return aboutOne, err
 }
 
-// repeat reports whether a message is due, and how many were left out since it last was.
+// repeat reports whether a message is due, and how many were left out since it last was. The caller holds mu.
 func (t *troubles) repeat(what said, now time.Time) (left int, pass bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	before := t.said[what]
 	if before != nil && now.Sub(before.at) < sayAgain {
 		before.left++

@@ -58,7 +58,30 @@ func TestAnOutageOfPostgresIsLoggedOnceAMinuteAndItsEnd(t *testing.T) {
 
 		sweeper.Error("Cannot sweep", "error", lost)
 		outages.Answered(t.Context())
+		require.Empty(t, messages(t, out, ""), "it may be the beginning of an outage")
+		time.Sleep(time.Second)
+		outages.Answered(t.Context())
 		require.Equal(t, []string{"Cannot sweep"}, messages(t, out, ""), "one lost connection is not an outage")
+	})
+}
+
+func TestAServerThatGoesAwayConnectionByConnectionIsOneOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		out := &bytes.Buffer{}
+		outages := NewOutages(slog.NewJSONHandler(out, nil))
+		sweeper, listener := slog.New(outages).With("component", "sweeper"), slog.New(outages).With("component", "listener")
+		outages.Answered(t.Context())
+		listener.Warn("Listener lost its connection", "error", io.ErrUnexpectedEOF)
+		time.Sleep(time.Millisecond)
+		outages.Answered(t.Context())
+		for range 3 {
+			sweeper.Error("Cannot sweep", "error", io.ErrUnexpectedEOF)
+			time.Sleep(time.Second)
+		}
+		outages.Answered(t.Context())
+		require.Equal(t, []string{"Postgres does not answer; work continues when it does", "Postgres answers again 3000"},
+			messages(t, out, "after_ms"))
 	})
 }
 
@@ -75,6 +98,7 @@ func TestConnectionsLostOneAfterAnotherAreOneLineAMinute(t *testing.T) {
 			outages.Answered(t.Context())
 			time.Sleep(2 * time.Second)
 		}
+		outages.Answered(t.Context())
 		require.Equal(t, []string{"Cannot sweep", "Cannot sweep 59"}, messages(t, out, "repeated"))
 	})
 }
