@@ -15,6 +15,7 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
+	core "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
@@ -170,6 +171,9 @@ func TestTheChartPassesOnWhatIsSet(t *testing.T) {
 	require.Equal(t, int64(80), *in.Deployment.Spec.Template.Spec.TerminationGracePeriodSeconds)
 	require.Equal(t, "prometheus", in.PodMonitor.Labels["release"])
 	require.Equal(t, "shop.internal", *in.PodMonitor.Spec.PodMetricsEndpoints[0].TLSConfig.ServerName)
+	require.True(t, slices.ContainsFunc(in.Deployment.Spec.Template.Spec.Volumes, func(v core.Volume) bool {
+		return v.Secret != nil && v.Secret.SecretName == "shop-admin"
+	}))
 	require.Contains(t, notes, "open https://127.0.0.1:9464/ui/")
 	require.Contains(t, notes, "get secret shop-tokens")
 

@@ -5,11 +5,13 @@ package deploy_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/stretchr/testify/require"
 	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -87,6 +89,19 @@ func TestTheMonitoringComponentScrapesEachReplicaOnceAndHasTheAlerts(t *testing.
 	require.NotNil(t, in.PodMonitor)
 	require.Equal(t, alerts(t), in.Rule.Spec)
 	require.Equal(t, []string{"shop", "shop"}, []string{in.PodMonitor.Namespace, in.Rule.Namespace})
+}
+
+func TestTheTLSComponentEncryptsTheAdminPort(t *testing.T) {
+	t.Parallel()
+	for _, components := range []string{"../base/tls", "../base/monitoring, ../base/tls"} {
+		in := kustomize(t, "namespace: shop\nnamePrefix: a-\ncomponents: ["+components+"]\n")
+		values, _ := requireInstallation(t, in)
+		require.Equal(t, "/etc/pgdispatch/admin/tls.crt", values["PGDISPATCH_ADMIN_CERT_FILE"])
+		require.Equal(t, "20s", values["PGDISPATCH_DRAIN_TIMEOUT"], "the base's variables stay")
+		volumes := in.Deployment.Spec.Template.Spec.Volumes
+		at := slices.IndexFunc(volumes, func(v core.Volume) bool { return v.Name == "admin" })
+		require.Equal(t, "pgdispatch-admin-tls", volumes[at].Secret.SecretName)
+	}
 }
 
 func TestAMisspeltFieldIsRefused(t *testing.T) {
