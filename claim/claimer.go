@@ -234,7 +234,10 @@ func (s *Store) unread(ctx context.Context, err error) error {
 // release releases what a claim has taken and cannot be started because of err, which it returns. Otherwise the items
 // would wait for their leases to expire, and after three times count as killing their holders.
 func (s *Store) release(ctx context.Context, err error) error {
-	_, releaseErr := s.ids(ctx, "release items", sql.Text("release_unread"), s.Owner, s.memory.drawn)
+	last, releaseErr := postgres.Value[int64](ctx, s.async(), "read the last token", sql.Text("last_token"))
+	if releaseErr == nil {
+		_, releaseErr = s.ids(ctx, "release items", sql.Text("release_unread"), s.Owner, s.memory.drawn, last)
+	}
 	return errors.Join(err, releaseErr)
 }
 

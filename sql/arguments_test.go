@@ -93,7 +93,7 @@ func own(verb string, id int64, execution, workspace string) [][]any {
 	case "park":
 		return [][]any{{id, "no"}}
 	case "release_unread":
-		return [][]any{{"replica-1", 0}}
+		return [][]any{{"replica-1", 0, 1000}}
 	case "stall_record":
 		return [][]any{{[]string{"orders"}, []string{"default"}, []int{1}, []string{execution}, []string{execution},
 			[]string{"default"}, []string{"it fails"}, []string{}}}

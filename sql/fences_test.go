@@ -99,6 +99,18 @@ func TestALeaseThatIsRenewedBesideASweeperStays(t *testing.T) {
 	require.Equal(t, b.ids(), f.dispatched(b))
 }
 
+// Postgres had stopped before it read the statement, whose replica then gave up waiting and claimed again.
+func TestAReleaseThatIsExecutedLateLeavesWhatItsOwnerHasClaimedSince(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.items(f.tenant("PRO"), 2)
+	before := f.lastToken()
+	unread, last := f.claim(1), f.lastToken()
+	since := f.claim(1)
+	require.EqualValues(t, 1, f.exec(sql.Text("release_unread"), "replica-1", before, last))
+	require.Equal(t, []string{"PENDING", "CLAIMED"}, []string{f.status(unread.ids()[0]), f.status(since.ids()[0])})
+}
+
 // The condition that a dispatcher waits for before it sleeps: see functions/wake.sql.
 func TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd(t *testing.T) {
 	t.Parallel()

@@ -120,10 +120,16 @@ with moved as (
 )
 select id from moved where pgdispatch.commit_durably()
 
+-- name: last_token
+-- reads
+-- The last lease token that was drawn.
+select coalesce(pg_sequence_last_value('pgdispatch.lease_tokens'), 0)
+
 -- name: release_unread
 -- CLAIMED -> PENDING
--- $1 owner, $2 the last token that it knows. Releases what it has claimed since: it could not read the answer of that
--- claim, so it has started none of them.
+-- $1 owner, $2 and $3 the last tokens that were drawn before and after a claim of it. Releases what that claim has taken:
+-- the owner could not read the answer, so it has started none of them. Postgres may execute this late, when the owner
+-- holds other items: their tokens are greater.
 update pgdispatch.workflow_execution_queue q
 set status = 'PENDING',
     attempt_count = greatest(q.attempt_count - 1, 0),
@@ -132,6 +138,7 @@ set status = 'PENDING',
     lease_expires_at = null
 where q.stage in ('HOLDS', 'DOUBT')
   and q.lease_token > $2
+  and q.lease_token <= $3
   and q.claimed_by = $1
   and q.status = 'CLAIMED'
   and q.lease_expires_at > clock_timestamp()
