@@ -125,7 +125,14 @@ func (p *simPostgres) keyed(entries []Entry) ([]Entry, map[scope]simRoom) {
 			}
 			s := scope{of(e.Workspace), e.Key}
 			rooms[s] = p.keyRoom(s)
-			e.Items = max(min(e.Items, min(rooms[s].room, rooms[s].starts)-used[s]), 0)
+			switch room := rooms[s]; p.Lies {
+			case "a key's limit is not read":
+				e.Items = max(min(e.Items, room.starts-used[s]), 0)
+			case "a key's rate is not read":
+				e.Items = max(min(e.Items, room.room-used[s]), 0)
+			default:
+				e.Items = max(min(e.Items, min(room.room, room.starts)-used[s]), 0)
+			}
 			used[s] += e.Items
 		}
 	}

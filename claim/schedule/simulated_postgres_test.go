@@ -26,6 +26,10 @@ type simRow struct {
 	unknown bool
 	xid     int64 // of the inserting transaction
 	locked  bool
+	// For the simulation of replicas: attempts and failures are counts of the item; watcher is the replica that watches
+	// its workflow, and over means that its end was reported before its start was settled.
+	attempts, failures, watcher int
+	over                        bool
 }
 
 // waits puts an item back.
@@ -95,6 +99,10 @@ type simPostgres struct {
 	trimmed   int64
 	trimNext  int64
 	claiming  *simTx // holder of the lock
+	// alive reports whether a replica renews its presence: its lost leases do not count. Nil: none does.
+	alive func(replica int) bool
+	// Lies is a planted mistake: see TestTheSimulationSeesWhatIsPlanted.
+	Lies string
 }
 
 func (p *simPostgres) begin(sync bool) *simTx {
@@ -202,7 +210,10 @@ func (p *simPostgres) requeue(tx *simTx) {
 		if r.status == rowClaimed && !r.lease.After(p.now) && !r.locked {
 			next := p.change(tx, r)
 			p.last++
-			next.status, next.token, next.owner, next.lost, next.unknown = rowDoubt, p.last, 0, r.lost+1, true
+			if p.alive == nil || !p.alive(r.owner) {
+				next.lost++
+			}
+			next.status, next.token, next.owner, next.unknown = rowDoubt, p.last, 0, true
 			tx.mark(Change{Workspace: r.workspace, Keys: r.keys()})
 		}
 	}
@@ -214,10 +225,15 @@ func (p *simPostgres) trim() {
 	p.trimmed, p.trimNext = p.trimNext, p.snapshot().xmin()
 }
 
-// claim is sql/claim/claim.sql: it counts, takes items that were due at the given time and leaves its
-// transaction open.
+// claim makes a claim in a transaction of its own, which it leaves open.
 func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a Answer, taken []*simRow) {
 	tx = p.begin(true)
+	a, taken = p.claimIn(tx, owner, q, at)
+	return tx, a, taken
+}
+
+// claimIn is sql/claim/claim.sql: it counts, and takes items that were due at the given time.
+func (p *simPostgres) claimIn(tx *simTx, owner int, q Proposal, at time.Time) (a Answer, taken []*simRow) {
 	p.claiming = tx
 	same := p.epoch != (Epoch{}) && p.epoch == q.Epoch
 	a = Answer{Epoch: p.epoch, At: at, Last: p.last, Room: simW, Standings: make([]Standing, len(q.Entries))}
@@ -226,7 +242,7 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 		beyond, a.Room = q.Leased.To, simW-q.Leased.Held
 	}
 	for _, r := range p.rows {
-		if r.status == rowClaimed && r.token > beyond {
+		if p.leasedIn(tx, r) && r.token > beyond {
 			a.Leased = append(a.Leased, r.token)
 			a.Room--
 			waits = waits || r.owner == owner && r.lease.After(p.now) && (q.Alone || r.lost >= 2)
@@ -234,6 +250,9 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 	}
 	if a.Room = max(a.Room, 0); waits {
 		a.Room = 0
+	}
+	if p.Lies == "W is not read" {
+		a.Room = q.AtMost
 	}
 	entries, rooms := p.keyed(q.Entries)
 	p.grant(entries, same, &a)
@@ -277,7 +296,15 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 		p.epochs++
 		tx.epoch = Epoch{p.epochs}
 	}
-	return tx, a, taken
+	return a, taken
+}
+
+// leasedIn reports whether a row is leased as a transaction sees it, which may have settled it.
+func (p *simPostgres) leasedIn(tx *simTx, r *simRow) bool {
+	if mine := tx.version(r); mine != nil && mine.status == rowDispatched {
+		return false
+	}
+	return r.status == rowClaimed
 }
 
 // grant is sql/claim/claim.sql.
@@ -306,6 +333,9 @@ func (p *simPostgres) grant(entries []Entry, same bool, a *Answer) {
 			st.Held, st.Counted, st.Bound, st.Receipt = held, held, false, Receipt{Floor: lowest, Held: held, To: p.last}
 		}
 		st.Granted = max(min(e.Items, slots-st.Held-used[e.Workspace]), 0)
+		if p.Lies == "a workspace's limit is not read" {
+			st.Granted = e.Items
+		}
 		used[e.Workspace] += st.Granted
 	}
 }

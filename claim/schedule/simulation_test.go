@@ -270,7 +270,7 @@ func (m *simulation) check(tx *simTx, q Proposal, taken []*simRow) {
 	var given []*simRow
 	for _, row := range m.rows {
 		if !slices.ContainsFunc(taken, func(o *simRow) bool { return o.id == row.id }) {
-			if row.status == rowClaimed { // even if this claim puts it back: see claim_pick
+			if m.leasedIn(tx, row) { // even if this claim puts it back: see claim_pick
 				leased++
 			}
 			continue

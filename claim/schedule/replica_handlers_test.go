@@ -1,0 +1,325 @@
+package schedule_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/claim/schedule"
+	statements "github.com/pgdispatch/pgdispatch/sql"
+)
+
+// handler executes a statement of a replica in a transaction, which it may leave without a write.
+type handler func(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table
+
+// handlers are the statements that the simulated Postgres knows.
+var handlers map[string]handler
+
+func init() {
+	handlers = map[string]handler{
+		"lock_claims": func(*world, *replica, *schedule.SimulatedTx, []any) table { return table{{"lock_claims": nil}} },
+		"claim":       claims, "claim_single": claimsSingle,
+		"dispatched": settles("dispatched"), "retry": settles("retry"), "release": settles("release"),
+		"fail":      settles("fail"),
+		"heartbeat": heartbeat, "release_unread": releaseUnread, "last_token": lastToken, "unlocked": unlocked,
+		"look": look, "load": load, "epoch": epoch, "enqueued_before": enqueuedBefore, "node_ids": nodeIDs,
+		"sweep": sweep, "bring_back": bringBack,
+		"finish": finish, "finish_all": finishAll, "adopt": adopt, "swap_watches": swapWatches,
+		"give_up_watches": giveUpWatches,
+	}
+	for name := range handlers {
+		names[statements.Text(name)] = name
+	}
+}
+
+// executionOf returns the execution ID of an item, and itemOf the reverse.
+func executionOf(item int64) string {
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[8:], uint64(item))
+	return id.String()
+}
+
+func itemOf(execution string) int64 {
+	id := uuid.MustParse(execution)
+	return int64(binary.BigEndian.Uint64(id[8:]))
+}
+
+func itemsOf(executions []string) []int64 {
+	if executions == nil {
+		return nil
+	}
+	items := []int64{}
+	for _, execution := range executions {
+		items = append(items, itemOf(execution))
+	}
+	return items
+}
+
+func claims(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
+	var sent struct {
+		Epoch      *uuid.UUID `json:"epoch"`
+		AtMost     int        `json:"at_most"`
+		Leased     int        `json:"leased"`
+		LeasedTo   int64      `json:"leased_to"`
+		Unanswered int        `json:"unanswered"`
+		Alone      bool       `json:"alone"`
+		Entries    []struct {
+			WorkspaceID uuid.UUID `json:"workspace_id"`
+			Priority    int       `json:"priority"`
+			LimitKey    string    `json:"limit_key"`
+			Items       int       `json:"items"`
+			Burst       bool      `json:"burst"`
+			RunAt       time.Time `json:"run_at"`
+			ID          int64     `json:"id"`
+			Floor       int64     `json:"floor"`
+			Held        int       `json:"held"`
+			HeldTo      int64     `json:"held_to"`
+		} `json:"entries"`
+	}
+	if err := json.Unmarshal([]byte(args[4].(string)), &sent); err != nil {
+		panic(err)
+	}
+	p := schedule.Proposal{AtMost: sent.AtMost, Unanswered: sent.Unanswered, Alone: sent.Alone,
+		Leased: schedule.Receipt{Held: sent.Leased, To: sent.LeasedTo}}
+	if sent.Epoch != nil {
+		p.Epoch = schedule.Epoch(*sent.Epoch)
+	}
+	for _, e := range sent.Entries {
+		p.Entries = append(p.Entries, schedule.Entry{Workspace: schedule.WorkspaceID(e.WorkspaceID), Priority: e.Priority,
+			Key: e.LimitKey, Items: e.Items, Burst: e.Burst, From: schedule.Position{Due: e.RunAt, ID: e.ID},
+			Receipt: schedule.Receipt{Floor: e.Floor, Held: e.Held, To: e.HeldTo}})
+	}
+	return w.claimed(of, w.tables.Claim(tx, of.n, args[2].(*string) != nil, p), false)
+}
+
+func claimsSingle(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
+	epoch, workspace := uuid.MustParse(args[3].(string)), uuid.MustParse(args[7].(string))
+	p := schedule.Proposal{Epoch: schedule.Epoch(epoch), AtMost: args[4].(int),
+		Leased: schedule.Receipt{Held: args[5].(int), To: args[6].(int64)},
+		Entries: []schedule.Entry{{Workspace: schedule.WorkspaceID(workspace), Priority: args[8].(int), Items: args[9].(int),
+			From:    schedule.Position{Due: args[10].(time.Time), ID: args[11].(int64)},
+			Receipt: schedule.Receipt{Floor: args[12].(int64), Held: args[13].(int), To: args[14].(int64)}}}}
+	return w.claimed(of, w.tables.Single(tx, of.n, args[2].(*string) != nil, p), true)
+}
+
+// claimed are the rows of a claim. The standing is in the first row if it was claimed by claim_single.
+func (w *world) claimed(of *replica, c schedule.SimulatedClaim, single bool) (rows table) {
+	for _, i := range c.Items {
+		problem := ""
+		if i.Lost >= 3 {
+			problem = string(claim.HolderLost)
+		}
+		rows = append(rows, w.claimedRow(i, problem))
+	}
+	w.say("%s is given %v", of.name, c.Items)
+	standing := w.claimedRow(schedule.SimulatedItem{}, "")
+	if single && len(rows) > 0 {
+		standing = rows[0]
+	} else {
+		rows = append(rows, standing)
+	}
+	standing["standing"] = []byte(c.Standing)
+	return rows
+}
+
+func (w *world) claimedRow(i schedule.SimulatedItem, problem string) map[string]any {
+	return map[string]any{
+		"id": i.ID, "token": i.Token, "execution_id": executionOf(i.ID), "workspace_id": uuid.UUID(i.Workspace).String(),
+		"workflow_definition_id": "", "workflow_definition_version_id": "v", "namespace": w.namespaceOf(i.Workspace),
+		"kind": "workflow", "workflow_type": "Order", "task_queue": "orders", "input": "envelope",
+		"execution_timeout": time.Duration(0), "version_revision": "1", "params": []byte("{}"), "traceparent": "",
+		"attempt_count": i.Attempts, "failure_count": i.Failures, "max_attempts": 3, "outcome_unknown": i.Unanswered,
+		"unanswered_for": i.UnansweredFor, "problem": problem, "waited": i.Waited, "priority": i.Priority,
+		"start_options": []byte(nil), "limit_key": i.Key, "workflow_id": "", "workflow_id_policy": "",
+		"standing": []byte(nil),
+	}
+}
+
+func idRows(ids []int64) (rows table) {
+	for _, id := range ids {
+		rows = append(rows, map[string]any{"id": id})
+	}
+	return rows
+}
+
+func settles(verb string) handler {
+	return func(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
+		ids, tokens := args[0].([]int64), args[1].([]int64)
+		var settled []int64
+		for n, id := range ids {
+			var delay time.Duration
+			unanswered, watcher := false, 0
+			switch verb {
+			case "retry", "release":
+				delay, unanswered = args[3].([]time.Duration)[n], args[4].([]bool)[n]
+			case "dispatched":
+				if args[3].(*string) != nil {
+					watcher = of.n
+				}
+			}
+			if w.tables.Settle(tx, of.n, verb, id, tokens[n], delay, unanswered, watcher) {
+				settled = append(settled, id)
+			}
+		}
+		w.say("%s settles %v as %s: %v", of.name, ids, verb, settled)
+		return idRows(settled)
+	}
+}
+
+func heartbeat(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
+	var renewed []int64
+	for n, id := range args[0].([]int64) {
+		if w.tables.Heartbeat(tx, of.n, id, args[1].([]int64)[n], args[2].(time.Duration)) {
+			renewed = append(renewed, id)
+		}
+	}
+	w.say("%s renews %v: %v", of.name, args[0], renewed)
+	return idRows(renewed)
+}
+
+func releaseUnread(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
+	w.tables.ReleaseUnread(tx, of.n, args[1].(int64), args[2].(int64))
+	return nil
+}
+
+func lastToken(w *world, _ *replica, _ *schedule.SimulatedTx, _ []any) table {
+	return table{{"last": w.tables.LastToken()}}
+}
+
+func unlocked(w *world, _ *replica, _ *schedule.SimulatedTx, args []any) table {
+	return idRows(slices.DeleteFunc(slices.Clone(args[0].([]int64)), func(id int64) bool {
+		return w.tables.Locked([]int64{id})
+	}))
+}
+
+func look(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows table) {
+	head, gap, all, changes := w.tables.Look(args[0].(string), args[2].(*string))
+	row := func() map[string]any {
+		r := w.head(head)
+		for _, name := range []string{"workspace_id", "priority", "limit_keys", "due", "items", "wake_number"} {
+			r[name] = nil
+		}
+		r["gap"], r["changed"], r["limit_key"] = gap, false, ""
+		return r
+	}
+	if rows = append(rows, row()); all {
+		rows = append(rows, row())
+		rows[1]["changed"], rows[1]["items"] = true, 0
+	}
+	for _, c := range changes {
+		r := row()
+		r["changed"], r["workspace_id"], r["limit_keys"], r["wake_number"], r["items"] = true, c.Workspace, c.Keys, c.Number,
+			c.Items
+		if c.Waits {
+			r["priority"], r["due"], r["limit_key"] = c.Priority, c.Due, c.Key
+		}
+		rows = append(rows, r)
+	}
+	w.say("%s looks: %d changes, gap %t", of.name, len(changes), gap)
+	return rows
+}
+
+func load(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows table) {
+	var after *schedule.Waiting
+	if workspace, ok := args[1].(string); ok {
+		after = &schedule.Waiting{Workspace: schedule.WorkspaceID(uuid.MustParse(workspace)), Priority: args[2].(int)}
+		if key := args[3].(*string); key != nil {
+			after.Key = *key
+		}
+	}
+	head, all := w.tables.Load(after, args[4].(int))
+	row := func() map[string]any {
+		r := w.head(head)
+		for _, name := range []string{"workspace_id", "priority", "run_at", "id", "held", "slots", "burst_limit",
+			"workspace_paused"} {
+			r[name] = nil
+		}
+		r["limit_key"], r["wake_number"], r["parked"], r["own_full"], r["all_full"] = "", 0, false, false, false
+		return r
+	}
+	for _, l := range all {
+		r := row()
+		r["workspace_id"], r["priority"], r["limit_key"], r["run_at"], r["id"] = l.Workspace, l.Priority, l.Key, l.From.Due,
+			l.From.ID
+		r["held"], r["slots"], r["burst_limit"], r["workspace_paused"] = l.Held, l.Limit, l.BurstLimit, false
+		r["wake_number"], r["own_full"], r["all_full"] = l.Number, l.OwnFull, l.AllFull
+		rows = append(rows, r)
+	}
+	if len(rows) == 0 {
+		rows = table{row()}
+	}
+	w.say("%s loads %d key queues", of.name, len(all))
+	return rows
+}
+
+func (w *world) head(h schedule.SimulatedHead) map[string]any {
+	return map[string]any{"seen": h.Seen, "now": w.now(), "unanswered_at": h.UnansweredAt, "suspect": h.Suspect,
+		"aging": 5 * time.Second, "paused": false}
+}
+
+func epoch(w *world, _ *replica, _ *schedule.SimulatedTx, _ []any) table {
+	return table{{"id": w.tables.EpochID()}}
+}
+
+func enqueuedBefore(w *world, _ *replica, _ *schedule.SimulatedTx, args []any) (rows table) {
+	for _, workspace := range w.tables.EnqueuedBefore(args[0].([]int64), args[1].(string)) {
+		rows = append(rows, map[string]any{"workspace_id": workspace})
+	}
+	return rows
+}
+
+func nodeIDs(_ *world, _ *replica, _ *schedule.SimulatedTx, args []any) (rows table) {
+	for _, id := range args[0].([]string) {
+		rows = append(rows, map[string]any{"id": id, "revision": "1", "node_ids": "[]"})
+	}
+	return rows
+}
+
+func sweep(w *world, of *replica, tx *schedule.SimulatedTx, _ []any) table {
+	s := w.tables.Sweep(tx, of.n, w.alive)
+	w.say("%s sweeps: %d requeued, unwatched %t", of.name, s.Requeued, s.Unwatched)
+	return table{{"requeued": s.Requeued, "late": 0, "next_expiry_in": s.NextExpiryIn, "now": w.now(), "oldest_open": 1,
+		"open": s.Open, "mine": s.Mine, "unwatched": s.Unwatched, "stops": false, "signals": false, "deletes": false,
+		"namespaces": []string{"a", "b"}, "notify_queue": 0.0}}
+}
+
+func bringBack(*world, *replica, *schedule.SimulatedTx, []any) table {
+	return table{{"times": 0, "more": false, "open_to": int64(1)}}
+}
+
+func finish(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
+	first := w.tables.Finish(tx, itemOf(args[0].(string)))
+	w.say("%s records the end of %d: %t", of.name, itemOf(args[0].(string)), first)
+	return table{{"finish": first}}
+}
+
+func finishAll(w *world, of *replica, tx *schedule.SimulatedTx, args []any) (rows table) {
+	for _, execution := range args[0].([]string) {
+		if item := itemOf(execution); !w.tables.Locked([]int64{item}) {
+			rows = append(rows, map[string]any{"id": execution, "first": w.tables.Finish(tx, item)})
+		}
+	}
+	w.say("%s records the ends of %v", of.name, itemsOf(args[0].([]string)))
+	return rows
+}
+
+func adopt(w *world, of *replica, tx *schedule.SimulatedTx, args []any) (rows table) {
+	taken := w.tables.Adopt(tx, of.n, args[1].(int), itemsOf(args[2].([]string)), w.alive)
+	for _, item := range taken {
+		rows = append(rows, map[string]any{"id": executionOf(item), "workflow_id": "", "run_id": "run", "namespace": "",
+			"kind": "workflow"})
+	}
+	w.say("%s adopts %v", of.name, taken)
+	return rows
+}
+
+func swapWatches(*world, *replica, *schedule.SimulatedTx, []any) table { return nil }
+
+func giveUpWatches(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
+	w.tables.GiveUpWatches(tx, of.n, itemsOf(args[1].([]string)))
+	return nil
+}

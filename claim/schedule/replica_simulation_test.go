@@ -1,0 +1,194 @@
+package schedule_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/claim/schedule"
+)
+
+// drains runs without faults until all items have ended.
+func (w *world) drains() string {
+	w.calm, w.Rand = true, rand.New(rand.NewPCG(1, 2)) // also if the choices are over
+	w.temporal.away, w.temporal.blocked = false, map[string]bool{}
+	for n := range w.tables.Workspaces() {
+		w.tables.LimitWorkspace(n, 2, 2, false)
+	}
+	w.tables.LimitKey("k", 0, 0, 0, true)
+	most := 20_000
+	if w.lies != "" {
+		most = 2000
+	}
+	for steps := 0; w.tables.Left() > 0; steps++ {
+		if w.step(); w.broken != "" {
+			return w.broken
+		}
+		if steps > most {
+			return fmt.Sprintf("%d items have not ended:\n%s", w.tables.Left(), w.tables.Describe())
+		}
+	}
+	return ""
+}
+
+// stops ends all replicas. It says which do not end.
+func (w *world) stops() string {
+	for _, r := range w.replicas {
+		r.stop()
+	}
+	ended := make(chan struct{})
+	go func() {
+		for _, r := range w.all {
+			_ = r.parts.Wait()
+		}
+		close(ended)
+	}()
+	for range 5000 {
+		synctest.Wait()
+		select {
+		case <-ended:
+			return ""
+		default:
+		}
+		w.mu.Lock()
+		calls := w.pending()
+		if len(calls) > 0 {
+			w.goes(calls[0])
+		}
+		w.mu.Unlock()
+		if len(calls) == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	return "replicas do not stop"
+}
+
+func (w *world) run() string {
+	w.start()
+	for range 400 {
+		if w.choices.Over() {
+			break
+		}
+		if w.step(); w.broken != "" {
+			break
+		}
+	}
+	if w.broken == "" {
+		w.broken = w.drains()
+	}
+	if said := w.stops(); w.broken == "" {
+		w.broken = said
+	}
+	return w.broken
+}
+
+// simulate makes a run in which somebody lies, or nobody.
+func simulate(t *testing.T, choices *schedule.Choices, quiet bool, lies string) (w *world, said string) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) {
+		w = newWorld(choices, quiet, lies)
+		said = w.run()
+	})
+	return w, said
+}
+
+// shortest finds a short run that fails as another did.
+func shortest(t *testing.T, choices *schedule.Choices, w *world, said string) (short *world, why string) {
+	t.Helper()
+	kind := func(said string) string { // without its numbers
+		first, _, _ := strings.Cut(said, ":")
+		return strings.Trim(first, "0123456789 ")
+	}
+	short, why = w, said
+	schedule.Shrink(choices, func(c *schedule.Choices) bool {
+		other, failed := simulate(t, c, w.quiet, w.lies)
+		same := kind(failed) == kind(said)
+		if same {
+			short, why = other, failed
+		}
+		return same
+	})
+	return short, why
+}
+
+// seeds are how many seeds to run and the first of them. PGDISPATCH_SEEDS and PGDISPATCH_FIRST_SEED set them.
+func seeds(usual int) (first, number int) {
+	if more, err := strconv.Atoi(os.Getenv("PGDISPATCH_SEEDS")); err == nil {
+		usual = more
+	}
+	first, _ = strconv.Atoi(os.Getenv("PGDISPATCH_FIRST_SEED"))
+	return first, usual
+}
+
+func TestReplicasOverAPostgresAndATemporalThatFailLoseNothing(t *testing.T) {
+	t.Parallel()
+	first, number := seeds(200)
+	counts, items := map[string]int{}, 0
+	for seed := first; seed < first+number; seed++ {
+		choices, quiet := schedule.SeededChoices(uint64(seed)), seed%4 == 1
+		w, said := simulate(t, choices, quiet, "")
+		if said != "" {
+			short, why := shortest(t, choices, w, said)
+			t.Fatalf("seed %d: %s\nThe shortest run that was found, %d steps: %s\n%s\n%s", seed, said, short.steps, why,
+				short.tables.Describe(), short.log.String())
+		}
+		for what, n := range w.counts {
+			counts[what] += n
+		}
+		items += w.tables.Rows()
+	}
+	t.Logf("%d seeds, %d items, %v", number, items, counts)
+	require.Positive(t, min(counts["crashes"], counts["kills"], counts["lost"], counts["lock timeouts"]))
+}
+
+// Each invariant of the simulation sees a violation of it.
+func TestTheSimulationSeesWhatIsPlanted(t *testing.T) {
+	t.Parallel()
+	for lies, sees := range map[string]string{
+		"a workspace's limit is not read":  "workspace .* has",
+		"W is not read":                    "are leased",
+		"a key's limit is not read":        "key k in .* has",
+		"a key's rate is not read":         "key k in .* starts",
+		"an unanswered start was not sent": "holds no slot, and its workflow runs",
+		"tokens are not compared":          "is settled by",
+		"ends are not recorded":            "have not ended",
+		"expired leases stay":              "have not ended",
+		"notifies nobody":                  "have not ended",
+	} {
+		t.Run(lies, func(t *testing.T) {
+			t.Parallel()
+			quiet := lies == "notifies nobody"
+			for seed := range uint64(300) {
+				_, said := simulate(t, schedule.SeededChoices(seed), quiet, lies)
+				if said == "" {
+					continue
+				}
+				require.Regexp(t, sees, said)
+				return
+			}
+			t.Fatal("nobody sees it")
+		})
+	}
+}
+
+func TestAFailingRunIsShortened(t *testing.T) {
+	t.Parallel()
+	least := 1000
+	for seed := uint64(0); seed < 10 && least >= 40; seed++ {
+		choices := schedule.SeededChoices(seed)
+		w, said := simulate(t, choices, false, "a workspace's limit is not read")
+		if said != "" {
+			short, why := shortest(t, choices, w, said)
+			require.Regexp(t, "workspace .* has", why)
+			least = min(least, short.steps)
+		}
+	}
+	require.Less(t, least, 40)
+}

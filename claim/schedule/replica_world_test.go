@@ -1,0 +1,400 @@
+package schedule_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pgdispatch/pgdispatch/claim/schedule"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+)
+
+const (
+	lease   = 10 * time.Second
+	perHost = 3 // workers of a replica
+)
+
+var errCut = errors.New("the connection was cut")
+
+// world is one run: replicas of the product's own code over a simulated Postgres and a simulated Temporal, in a bubble
+// of synctest. One source of choices decides the order of everything that leaves a replica: when a statement runs, when
+// it commits, when its answer arrives or is lost, and how much time passes before.
+type world struct {
+	*rand.Rand
+	choices  *schedule.Choices
+	lies     string // a planted mistake
+	steps    int
+	tables   *schedule.Simulated
+	temporal temporalModel
+	replicas []*replica
+	all      []*replica // with those that were killed
+	calm     bool       // no more faults
+	quiet    bool       // nothing is polled or lost, so that wake-ups and timers must suffice
+	skew     time.Duration
+	shut     bool           // the gate: commits of work notify
+	duty     *gateSession   // the session on duty
+	told     map[any]*wakes // what open transactions will notify of
+	log      bytes.Buffer
+	verbose  bool
+	broken   string
+	counts   map[string]int
+
+	mu    sync.Mutex // held by whoever changes the world
+	calls []*call
+	came  int
+}
+
+// wakes are the notifications of a transaction.
+type wakes struct {
+	open     bool // it has read the gate as open
+	payloads []string
+}
+
+// call is a request to Postgres or Temporal that has not been answered.
+type call struct {
+	of    *replica
+	name  string
+	about int64 // what orders calls of the same name
+	came  int
+	gone  bool // nobody waits for its answer
+	stage byte // sent, open or done
+	// run executes it; blocked reports whether a lock is in its way. Postgres' calls leave a transaction open.
+	run     func() (err error, lost bool)
+	blocked func() bool
+	tx      *schedule.SimulatedTx
+	tables  []table
+	outcome engine.Outcome // of a start
+	answer  chan error     // capacity 1
+}
+
+// The stages of a call.
+const (
+	isSent byte = iota
+	isOpen
+	isDone
+)
+
+func newWorld(choices *schedule.Choices, quiet bool, lies string) *world {
+	w := &world{Rand: rand.New(choices), choices: choices, lies: lies, quiet: quiet, told: map[any]*wakes{},
+		counts: map[string]int{}}
+	var limits, bursts []int
+	for range 1 + w.IntN(3) {
+		limits, bursts = append(limits, 1+w.IntN(3)), append(bursts, w.IntN(6))
+	}
+	w.tables = schedule.NewSimulated(w.Rand, limits, bursts)
+	w.tables.SetAlive(w.alive)
+	w.tables.Lies = lies
+	w.temporal = temporalModel{world: w, runs: map[int64]*run{}, blocked: map[string]bool{}}
+	w.tables.SetNow(w.now())
+	return w
+}
+
+func (w *world) start() {
+	for range 1 + w.IntN(3) {
+		w.join()
+	}
+}
+
+// now is Postgres' clock.
+func (w *world) now() time.Time { return time.Now().Add(w.skew) }
+
+func (w *world) say(format string, args ...any) {
+	fmt.Fprintf(&w.log, "%8d ", time.Since(began).Milliseconds())
+	fmt.Fprintf(&w.log, format+"\n", args...)
+}
+
+// began is when every bubble's clock begins.
+var began = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// alive reports whether a replica renews its presence.
+func (w *world) alive(n int) bool {
+	return slices.ContainsFunc(w.replicas, func(r *replica) bool { return r.n == n })
+}
+
+// rare returns true once in so many times.
+func (w *world) rare(times int) bool { return !w.calm && !w.quiet && w.IntN(times) == times-1 }
+
+// send registers a call and waits for its answer.
+func (w *world) send(ctx context.Context, c *call) error {
+	c.answer = make(chan error, 1)
+	w.mu.Lock()
+	if c.of.dead {
+		w.mu.Unlock()
+		return errCut
+	}
+	w.came++
+	c.came = w.came
+	w.calls = append(w.calls, c)
+	w.mu.Unlock()
+	select {
+	case err := <-c.answer:
+		return err
+	case <-ctx.Done():
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if c.gone = true; c.name == "wait" || c.name == "find" {
+			w.calls = slices.DeleteFunc(w.calls, func(o *call) bool { return o == c })
+		}
+		return ctx.Err()
+	}
+}
+
+// ask sends statements that are one transaction. A failed one has the answers of those before it.
+func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, error) {
+	c := &call{of: d.of, name: describe(all)}
+	var items []int64
+	claims, reads := false, true
+	for _, one := range all {
+		switch one.name {
+		case "claim", "claim_single":
+			claims = true
+		case "dispatched", "retry", "release", "fail", "heartbeat":
+			if ids := one.args[0].([]int64); len(ids) > 0 {
+				items, c.about = append(items, ids...), ids[0]
+			}
+		case "finish":
+			c.about = itemOf(one.args[0].(string))
+			items = append(items, c.about)
+		}
+		reads = reads && slices.Contains([]string{"look", "load", "epoch", "enqueued_before", "node_ids", "unlocked",
+			"bring_back", "last_token"}, one.name)
+	}
+	c.blocked = func() bool { return claims && w.tables.Claims() || w.tables.Locked(items) }
+	c.run = func() (error, bool) {
+		c.tx = w.tables.Begin(!d.async)
+		for _, one := range all {
+			c.tables = append(c.tables, handlers[one.name](w, d.of, c.tx, one.args))
+		}
+		if reads {
+			w.tables.Close(c.tx, false)
+			c.tx = nil
+		} else {
+			w.notes(c.tx)
+		}
+		return nil, false
+	}
+	if err := w.send(ctx, c); err != nil {
+		return nil, err
+	}
+	return c.tables, nil
+}
+
+// answers ends a call.
+func (w *world) answers(c *call, err error) {
+	w.calls = slices.DeleteFunc(w.calls, func(o *call) bool { return o == c })
+	if w.verbose {
+		w.say("%s: %s of %d is answered, gone %t: %v", c.of.name, c.name, c.about, c.gone, err)
+	}
+	c.answer <- err
+}
+
+// pending are the calls that can go on, in an order that does not depend on the order of goroutines.
+func (w *world) pending() (all []*call) {
+	for _, c := range w.calls {
+		if c.stage != isSent || c.blocked == nil || !c.blocked() {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b *call) int {
+		return cmp.Or(cmp.Compare(a.of.n, b.of.n), cmp.Compare(a.name, b.name), cmp.Compare(a.about, b.about),
+			cmp.Compare(a.came, b.came))
+	})
+	return all
+}
+
+// locks are the calls that wait for a lock.
+func (w *world) locks() (all []*call) {
+	for _, c := range w.calls {
+		if c.stage == isSent && c.blocked != nil && c.blocked() && !c.gone {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// goes takes a call as far as the choices say.
+func (w *world) goes(c *call) {
+	if c.stage == isSent {
+		if c.gone && w.IntN(2) == 0 || w.rare(40) {
+			w.count("unsent")
+			w.say("%s: %s is not sent", c.of.name, c.name)
+			w.answers(c, errCut)
+			return
+		}
+		err, lost := c.run()
+		if err != nil {
+			w.answers(c, err)
+			return
+		}
+		if c.stage = isOpen; c.tx == nil {
+			c.stage = isDone
+		}
+		if lost {
+			w.count("lost")
+			w.answers(c, errCut)
+			return
+		}
+		if w.IntN(3) == 2 {
+			return
+		}
+	}
+	if c.stage == isOpen {
+		commits := !w.rare(30)
+		w.commits(c.tx, commits)
+		if c.stage = isDone; !commits {
+			w.count("rolled back")
+			w.say("%s: %s is rolled back", c.of.name, c.name)
+			w.answers(c, errCut)
+			return
+		}
+		if w.IntN(3) == 2 {
+			return
+		}
+	}
+	var err error
+	if w.rare(25) {
+		err = errCut
+		w.count("lost")
+		w.say("%s: the answer to %s is lost", c.of.name, c.name)
+	}
+	w.answers(c, err)
+}
+
+func (w *world) count(what string) { w.counts[what]++ }
+
+// step does one thing, after all replicas have come to rest.
+func (w *world) step() {
+	synctest.Wait()
+	w.mu.Lock()
+	w.steps++
+	passes := w.does()
+	w.mu.Unlock()
+	time.Sleep(passes)
+}
+
+// does does one thing, or returns how much time is to pass.
+func (w *world) does() (passes time.Duration) {
+	w.tables.SetNow(w.now())
+	calls := w.pending()
+	for _, c := range calls { // a request to Temporal does not outlive its lease
+		if c.gone && c.temporal() {
+			w.goes(c)
+			return 0
+		}
+	}
+	switch n := w.IntN(32); {
+	case n < 14 && len(calls) > 0:
+		w.goes(calls[w.IntN(len(calls))])
+	case n < 16:
+		w.delivers()
+	case n < 18 && !w.calm:
+		w.enqueues()
+	case n < 20 && len(w.applications()) > 0:
+		open := w.applications()
+		w.commits(open[w.IntN(len(open))], true)
+	case n < 23:
+		w.temporal.ends()
+	case n == 23 && w.rare(2):
+		w.fault()
+	case n == 24 && len(w.locks()) > 0 && w.rare(2):
+		w.timesOut(w.locks()[0])
+	case n == 25 && w.IntN(4) == 3:
+		w.tables.Trim()
+	case n < 28 || len(calls) == 0:
+		passes = w.passes()
+	default:
+		w.goes(calls[w.IntN(len(calls))])
+	}
+	w.broken = cmp.Or(w.broken, w.tables.Broken(), w.temporal.broken())
+	return passes
+}
+
+// passes returns how much time is to pass.
+func (w *world) passes() time.Duration {
+	d := []time.Duration{time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond, time.Second}[w.IntN(4)]
+	if w.quiet && slices.ContainsFunc(w.pending(), func(c *call) bool { return c.name != "wait" }) {
+		d = time.Millisecond // a call that times out is a fault
+	}
+	if w.rare(30) {
+		d = lease + time.Second // everything hangs
+	}
+	return d
+}
+
+// timesOut ends the wait of a call for a lock.
+func (w *world) timesOut(c *call) {
+	w.count("lock timeouts")
+	w.say("%s: %s waits too long for a lock", c.of.name, c.name)
+	w.answers(c, &pgconn.PgError{Code: "55P03", Message: "canceling statement due to lock timeout"})
+}
+
+// applications are the open transactions of applications.
+func (w *world) applications() (open []*schedule.SimulatedTx) {
+	for _, tx := range w.tables.Open() {
+		if !slices.ContainsFunc(w.calls, func(c *call) bool { return c.tx == tx }) {
+			open = append(open, tx)
+		}
+	}
+	return open
+}
+
+func (w *world) enqueues() {
+	tx := w.tables.Begin(w.IntN(4) != 0)
+	workspace, priority := w.IntN(w.tables.Workspaces()), w.IntN(3)
+	for range 1 + w.IntN(3) {
+		key := ""
+		if w.IntN(4) == 3 {
+			key = "k"
+		}
+		due := w.now().Add(time.Duration(w.IntN(8000)-6000) * time.Millisecond)
+		w.say("item %d is enqueued in %d at %d with key %q", w.tables.Insert(tx, workspace, key, priority, due), workspace,
+			priority, key)
+	}
+	w.notes(tx)
+}
+
+// notes decides, when a statement has run, what its transaction will notify of.
+func (w *world) notes(tx *schedule.SimulatedTx) {
+	told := &wakes{open: !w.shut}
+	if w.shut && w.lies != "notifies nobody" {
+		told.payloads = w.tables.Payloads(tx)
+	}
+	w.told[tx] = told
+}
+
+// commits ends a transaction and notifies the replicas that listen.
+func (w *world) commits(tx *schedule.SimulatedTx, commits bool) {
+	w.tables.Close(tx, commits)
+	told := w.told[tx]
+	if delete(w.told, tx); told == nil || !commits {
+		return
+	}
+	for _, r := range w.replicas {
+		if !r.deaf {
+			r.notes = append(r.notes, told.payloads...)
+		}
+	}
+}
+
+// delivers gives a replica its next notification.
+func (w *world) delivers() {
+	for _, r := range w.replicas {
+		if len(r.notes) > 0 && w.IntN(2) == 0 {
+			note := r.notes[0]
+			r.notes = r.notes[1:]
+			r.notified(note)
+			return
+		}
+	}
+}
+
+func (c *call) temporal() bool { return slices.Contains([]string{"start", "find", "wait"}, c.name) }

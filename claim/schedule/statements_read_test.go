@@ -1,0 +1,288 @@
+package schedule
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// What replicas read from the simulated Postgres, and what becomes of started items.
+
+// SimulatedHead is what each row of a look and of a load begins with.
+type SimulatedHead struct {
+	Seen         string
+	UnansweredAt *time.Time
+	Suspect      bool
+}
+
+func (s *Simulated) head() SimulatedHead {
+	h := SimulatedHead{Seen: encodeSnapshot(s.snapshot())}
+	if due, suspect := s.unansweredAt(); !due.IsZero() {
+		h.UnansweredAt, h.Suspect = &due, suspect
+	}
+	return h
+}
+
+func encodeSnapshot(s snapshot) string {
+	open := make([]string, 0, len(s.open))
+	for _, xid := range slices.Sorted(slices.Values(s.open)) {
+		open = append(open, fmt.Sprint(xid))
+	}
+	return fmt.Sprintf("%d:%d:%s", s.xmin(), s.xmax, strings.Join(open, ","))
+}
+
+func decodeSnapshot(text string) (s snapshot) {
+	parts := strings.SplitN(text, ":", 3)
+	_, _ = fmt.Sscan(parts[1], &s.xmax)
+	for xid := range strings.SplitSeq(parts[2], ",") {
+		var open int64
+		if _, err := fmt.Sscan(xid, &open); err == nil {
+			s.open = append(s.open, open)
+		}
+	}
+	return s
+}
+
+// Look is the statement look. Gap means that everything must be loaded; all, that all limits may have changed.
+func (s *Simulated) Look(seen string, epoch *string) (h SimulatedHead, gap, all bool, changes []Change) {
+	news := s.look(decodeSnapshot(seen))
+	gap = news.gap || epoch == nil || *epoch != postgresOr(s.EpochID())
+	for n := range news.changes {
+		news.changes[n].Number = int64(news.changes[n].Workspace[0])
+	}
+	return s.head(), gap, news.all, news.changes
+}
+
+func postgresOr(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// EpochID is the statement epoch.
+func (s *Simulated) EpochID() *string {
+	if s.epoch == (Epoch{}) {
+		return nil
+	}
+	text := uuid.UUID(s.epoch).String()
+	return &text
+}
+
+// Load is the statement load: the key queues after another, in their order.
+func (s *Simulated) Load(after *Waiting, most int) (SimulatedHead, []Waiting) {
+	all := s.load()
+	order := func(a, b Waiting) int {
+		key := func(w Waiting) string { // items without a key are last
+			if w.Key == "" {
+				return "\xff"
+			}
+			return w.Key
+		}
+		return strings.Compare(fmt.Sprintf("%x %04d %s", a.Workspace, 1000-a.Priority, key(a)),
+			fmt.Sprintf("%x %04d %s", b.Workspace, 1000-b.Priority, key(b)))
+	}
+	slices.SortFunc(all, order)
+	if after != nil {
+		all = slices.DeleteFunc(all, func(w Waiting) bool { return order(w, *after) <= 0 })
+	}
+	return s.head(), all[:min(most, len(all))]
+}
+
+// EnqueuedBefore is the statement enqueued_before: the workspaces of those of the items that the snapshot sees.
+func (s *Simulated) EnqueuedBefore(items []int64, seen string) (workspaces []string) {
+	for _, id := range items {
+		name := uuid.UUID(s.rows[id].workspace).String()
+		if decodeSnapshot(seen).sees(s.rows[id].xid) && !slices.Contains(workspaces, name) {
+			workspaces = append(workspaces, name)
+		}
+	}
+	return workspaces
+}
+
+// SimulatedSweep is what a sweep finds.
+type SimulatedSweep struct {
+	Requeued     int
+	NextExpiryIn *time.Duration
+	Open, Mine   int
+	Unwatched    bool
+}
+
+// Sweep is the statement sweep. alive reports whether a replica renews its presence.
+func (s *Simulated) Sweep(tx *SimulatedTx, owner int, alive func(int) bool) (swept SimulatedSweep) {
+	before := len(tx.rows)
+	if s.Lies != "expired leases stay" {
+		s.requeue(tx)
+	}
+	swept.Requeued = len(tx.rows) - before
+	for _, row := range s.rows {
+		if in := row.lease.Sub(s.now); row.status == rowClaimed && in > 0 &&
+			(swept.NextExpiryIn == nil || in < *swept.NextExpiryIn) {
+			swept.NextExpiryIn = &in
+		}
+		if row.status != rowDispatched {
+			continue
+		}
+		if swept.Open++; row.watcher == owner {
+			swept.Mine++
+		}
+		swept.Unwatched = swept.Unwatched || row.watcher == 0 || !alive(row.watcher)
+	}
+	return swept
+}
+
+// Trim deletes marks that every replica has seen.
+func (s *Simulated) Trim() { s.trim() }
+
+// WorkflowEnded says that the workflow of an item has ended at Temporal.
+func (s *Simulated) WorkflowEnded(id int64) { s.ended[id] = true }
+
+// Finish is the function finish for one item. It returns whether this is the first report of its end.
+func (s *Simulated) Finish(tx *SimulatedTx, id int64) bool {
+	row := s.rows[id]
+	if row.status == rowEnded || row.status == rowWaits || row.over {
+		return false
+	}
+	if s.Lies == "ends are not recorded" {
+		return true
+	}
+	next := s.change(tx, row)
+	next.over = true
+	if row.status == rowDispatched {
+		next.status = rowEnded
+		tx.mark(Change{Workspace: row.workspace, Items: 1, Keys: row.keys()})
+	}
+	return true
+}
+
+// Adopt is the statement adopt: the unwatched executions that it takes over.
+func (s *Simulated) Adopt(tx *SimulatedTx, owner, most int, watching []int64, alive func(int) bool) (taken []int64) {
+	for _, row := range s.rows {
+		unwatched := row.watcher == 0 || !alive(row.watcher) ||
+			row.watcher == owner && !slices.Contains(watching, row.id)
+		if row.status == rowDispatched && !row.locked && unwatched && len(taken) < most {
+			s.change(tx, row).watcher = owner
+			taken = append(taken, row.id)
+		}
+	}
+	return taken
+}
+
+// GiveUpWatches is the statement give_up_watches. Nil means all.
+func (s *Simulated) GiveUpWatches(tx *SimulatedTx, owner int, items []int64) {
+	for _, row := range s.rows {
+		if row.status == rowDispatched && row.watcher == owner && (items == nil || slices.Contains(items, row.id)) {
+			s.change(tx, row).watcher = 0
+		}
+	}
+}
+
+// Running reports whether an item's start is settled and its end is not.
+func (s *Simulated) Running(id int64) bool { return s.rows[id].status == rowDispatched }
+
+// Holds reports whether an item holds a slot, or has one open change.
+func (s *Simulated) Holds(id int64) bool { return s.rows[id].holds() }
+
+// Left counts the items that have not ended.
+func (s *Simulated) Left() (left int) {
+	for _, row := range s.rows[1:] {
+		if row.status != rowEnded || row.locked {
+			left++
+		}
+	}
+	return left
+}
+
+// Leased counts the items that are claimed.
+func (s *Simulated) Leased() (leased int) {
+	for _, row := range s.rows {
+		if row.status == rowClaimed {
+			leased++
+		}
+	}
+	return leased
+}
+
+// Rows counts all items.
+func (s *Simulated) Rows() int { return len(s.rows) - 1 }
+
+// Describe lists the items that have not ended.
+func (s *Simulated) Describe() string {
+	var b strings.Builder
+	for _, row := range s.rows[1:] {
+		if row.status != rowEnded || row.locked {
+			fmt.Fprintf(&b, "item %d: status %d, owner %d, token %d, lost %d, due %s, lease %s, watched by %d, %t, %t\n",
+				row.id, row.status, row.owner, row.token, row.lost, row.due.Format("05.000"), row.lease.Format("05.000"),
+				row.watcher, row.locked, row.over)
+		}
+	}
+	return b.String()
+}
+
+// LimitWorkspace changes the limits of a workspace by a commit.
+func (s *Simulated) LimitWorkspace(workspace, limit, burst int, all bool) {
+	s.limits[workspace+1], s.bursts[workspace+1] = limit, burst
+	tx := s.begin(false)
+	tx.mark(Change{Workspace: WorkspaceID{byte(workspace + 1)}})
+	tx.marks[0].all = all
+	s.close(tx, true)
+}
+
+// LimitKey sets the limit of a key over all workspaces, or deletes it.
+func (s *Simulated) LimitKey(key string, most int, starts int, per time.Duration, deleted bool) {
+	var rates []simRate
+	if starts > 0 {
+		rates = append(rates, simRate{starts, per})
+	}
+	s.setKeyLimit(scope{everywhere, key}, most, rates, deleted)
+}
+
+// SetAlive sets what reports whether a replica renews its presence.
+func (s *Simulated) SetAlive(alive func(int) bool) { s.alive = alive }
+
+// Workspaces is how many there are.
+func (s *Simulated) Workspaces() int { return len(s.limits) - 1 }
+
+// Unsafe counts the commits that a crash may lose.
+func (s *Simulated) Unsafe() int { return len(s.done) }
+
+// Payloads are the notifications of a transaction if the gate is shut: see the triggers in sql/schema/item.sql.
+func (s *Simulated) Payloads(tx *SimulatedTx) (all []string) {
+	first, keyed := map[string]time.Time{}, false
+	for _, next := range tx.rows {
+		if next.xid != tx.xid {
+			continue
+		}
+		level := fmt.Sprintf("%d:%d", next.workspace[0], next.priority)
+		if due, found := first[level]; !found || next.due.Before(due) {
+			first[level] = next.due
+		}
+		keyed = keyed || next.key != ""
+	}
+	named := []string{}
+	for _, level := range slices.Sorted(maps.Keys(first)) {
+		named = append(named, fmt.Sprintf("%s:%d", level, first[level].UnixMicro()))
+	}
+	switch {
+	case len(named) == 0:
+	case keyed || len(named) > 4:
+		all = append(all, "")
+	default:
+		all = append(all, strings.Join(named, ","))
+	}
+	for _, mark := range tx.marks {
+		waits := func(r *simRow) bool { return r.workspace == mark.Workspace && r.status == rowWaits }
+		switch {
+		case mark.Again || len(mark.Keys) > 0:
+			all = append(all, "")
+		case slices.ContainsFunc(s.rows, waits):
+			all = append(all, fmt.Sprint(mark.Workspace[0]))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,0 +1,272 @@
+package schedule
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Simulated is the simulated Postgres as replicas see it: the statements of package sql as Go values. Each runs in a
+// transaction that the caller commits.
+type Simulated struct {
+	simPostgres
+	// Beyond counts the items that claims have given beyond the limits of their workspaces.
+	Beyond int
+	broken string
+	ended  map[int64]bool // items whose workflow has ended
+}
+
+// SimulatedTx is an open transaction.
+type SimulatedTx = simTx
+
+// NewSimulated returns tables with these limits and burst limits of workspaces, and no items.
+func NewSimulated(r *rand.Rand, limits, bursts []int) *Simulated {
+	s := &Simulated{ended: map[int64]bool{}, simPostgres: simPostgres{r: r,
+		limits: append([]int{0}, limits...), bursts: append([]int{0}, bursts...)}} // no workspace has the number 0
+	s.insert(s.Begin(true), WorkspaceID{}, "", 0, time.Time{}) // IDs begin at 1
+	s.Close(s.open[0], false)
+	return s
+}
+
+// SetNow sets the clock of Postgres.
+func (s *Simulated) SetNow(now time.Time) { s.now = now }
+
+// Begin begins a transaction, whose commit a crash may lose unless it is synchronous.
+func (s *Simulated) Begin(sync bool) *SimulatedTx { return s.begin(sync) }
+
+// Close commits or rolls back a transaction.
+func (s *Simulated) Close(tx *SimulatedTx, commits bool) {
+	for _, next := range tx.rows {
+		row := s.rows[next.id]
+		if commits && row.status == rowDispatched && next.status == rowEnded && !s.ended[row.id] {
+			s.broken = fmt.Sprintf("item %d is ended while its workflow runs", row.id)
+		}
+	}
+	s.close(tx, commits)
+}
+
+// Open returns the transactions of applications and replicas that have not ended.
+func (s *Simulated) Open() []*SimulatedTx { return s.open }
+
+// Claims reports whether a transaction holds the lock of claims.
+func (s *Simulated) Claims() bool { return s.claiming != nil }
+
+// Locked reports whether an open transaction has locked one of these items.
+func (s *Simulated) Locked(items []int64) bool {
+	return slices.ContainsFunc(items, func(id int64) bool { return s.rows[id].locked })
+}
+
+// Broken says what is wrong, or nothing.
+func (s *Simulated) Broken() string { return s.broken }
+
+// Crash loses the last asynchronous commits and all open transactions. It returns how many commits were not on disk.
+func (s *Simulated) Crash() int {
+	unsafe := len(s.done)
+	s.crash()
+	return unsafe
+}
+
+// Insert adds an item. It returns its ID.
+func (s *Simulated) Insert(tx *SimulatedTx, workspace int, key string, priority int, due time.Time) int64 {
+	return s.insert(tx, WorkspaceID{byte(workspace + 1)}, key, priority, due)
+}
+
+func (s *Simulated) insert(tx *simTx, workspace WorkspaceID, key string, priority int, due time.Time) int64 {
+	row := &simRow{xid: tx.xid, status: rowEnded,
+		item: item{workspace: workspace, priority: priority, id: int64(len(s.rows)), key: key, due: due}}
+	s.rows = append(s.rows, row) // invisible before its commit
+	s.change(tx, row).status = rowWaits
+	return row.id
+}
+
+// SimulatedItem is a row of a claim, of which the product reads more.
+type SimulatedItem struct {
+	ID, Token          int64
+	Workspace          WorkspaceID
+	Attempts, Failures int
+	Unanswered         bool
+	UnansweredFor      time.Duration
+	Lost               int
+	Waited             time.Duration
+	Priority           int
+	Key                string
+}
+
+// SimulatedClaim is what a claim answers: its items, and the standing of its last row in JSON.
+type SimulatedClaim struct {
+	Items    []SimulatedItem
+	Standing string
+}
+
+// Single is the statement claim_single. Nil means that it declines the proposal.
+func (s *Simulated) Single(tx *SimulatedTx, owner int, watches bool, p Proposal) SimulatedClaim {
+	expired := func(r *simRow) bool { return r.status == rowClaimed && !r.lease.After(s.now) }
+	if slices.ContainsFunc(s.rows, expired) || s.epoch == (Epoch{}) || s.epoch != p.Epoch {
+		s.claiming = tx
+		answer := Answer{At: s.now, Epoch: s.epoch, Last: s.last, Room: simW, Standings: make([]Standing, 1)}
+		return SimulatedClaim{Standing: standingOf(p, answer, nil, true)}
+	}
+	return s.Claim(tx, owner, watches, p)
+}
+
+// Claim is the statement claim.
+func (s *Simulated) Claim(tx *SimulatedTx, owner int, watches bool, p Proposal) (c SimulatedClaim) {
+	answer, taken := s.claimIn(tx, owner, p, s.now)
+	s.check(tx, p, taken)
+	unanswered := taken[:answer.Unanswered]
+	for _, row := range taken {
+		row.attempts++
+		if row.watcher = 0; watches {
+			row.watcher = owner
+		}
+		i := SimulatedItem{ID: row.id, Token: row.token, Workspace: row.workspace, Attempts: row.attempts,
+			Failures: row.failures, Unanswered: slices.Contains(unanswered, row), Lost: row.lost,
+			Waited: s.now.Sub(row.due), Priority: row.priority, Key: row.key}
+		if i.Unanswered {
+			i.UnansweredFor = time.Second
+		}
+		c.Items = append(c.Items, i)
+	}
+	c.Standing = standingOf(p, answer, taken[answer.Unanswered:], false)
+	return c
+}
+
+// check compares a claim with a full count.
+func (s *Simulated) check(tx *simTx, p Proposal, taken []*simRow) {
+	m := &simulation{simPostgres: &s.simPostgres}
+	if m.check(tx, p, taken); m.broken != "" {
+		s.broken = m.broken
+	}
+	s.Beyond += m.beyond
+}
+
+// standingOf is the inverse of the function schedule in package claim.
+func standingOf(p Proposal, a Answer, given []*simRow, declined bool) string {
+	key := func(k KeyStanding, taken int) map[string]any {
+		is := map[string]any{}
+		if k.Room != NoLimit {
+			is["room"] = k.Room + taken
+		}
+		if k.RetryIn > 0 {
+			is["starts"], is["again"] = taken, (k.RetryIn - time.Microsecond).Seconds()
+		}
+		return is
+	}
+	entries, next := []map[string]any{}, []map[string]any{}
+	for n, e := range p.Entries {
+		st := a.Standings[n]
+		is := map[string]any{"granted": st.Granted, "slots": st.Limit, "burst_slots": st.BurstLimit,
+			"wake_number": int64(e.Workspace[0])}
+		if !st.Bound && !declined {
+			is["holders"], is["lowest_token"] = st.Counted, st.Receipt.Floor
+		}
+		own, all := 0, 0
+		for _, row := range given {
+			if all += same(row.key, e.Key); row.workspace == e.Workspace {
+				own += same(row.key, e.Key)
+			}
+		}
+		if e.Key != "" {
+			is["own"], is["shared"] = key(st.Own, own), key(st.All, all)
+		}
+		entries = append(entries, is)
+		if st.Next != nil {
+			next = append(next, map[string]any{"entry": n + 1, "run_at": st.Next.Due, "id": st.Next.ID})
+		}
+	}
+	all := map[string]any{"at_time": a.At, "declined": declined, "room": a.Room, "last_token": a.Last, "tokens": a.Leased,
+		"entries": entries, "next": next, "paused": a.Paused}
+	if a.Epoch != (Epoch{}) {
+		all["epoch"] = uuid.UUID(a.Epoch)
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// held returns the row of a claim of an owner if it may still be settled.
+func (s *Simulated) held(owner int, id, token int64) *simRow {
+	if id >= int64(len(s.rows)) {
+		return nil
+	}
+	row := s.rows[id]
+	owns := row.token == token || s.Lies == "tokens are not compared"
+	if !owns || row.status != rowClaimed || !row.lease.After(s.now) {
+		return nil
+	}
+	if row.owner != owner {
+		s.broken = fmt.Sprintf("item %d of replica %d is settled by %d", id, row.owner, owner)
+	}
+	return row
+}
+
+// Settle is one of the statements dispatched, retry, release and fail. It returns whether it ended the claim.
+func (s *Simulated) Settle(tx *SimulatedTx, owner int, verb string, id, token int64, delay time.Duration,
+	unanswered bool, watcher int) bool {
+	row := s.held(owner, id, token)
+	if row == nil {
+		return false
+	}
+	next := s.change(tx, row)
+	next.owner = 0
+	mark := Change{Workspace: row.workspace, Again: true, Priority: row.priority, Key: row.key, Keys: row.keys()}
+	switch verb {
+	case "dispatched":
+		next.status, next.watcher, next.unknown, next.lost = rowDispatched, watcher, false, 0
+		if next.over {
+			next.status = rowEnded
+			tx.mark(Change{Workspace: row.workspace, Items: 1, Keys: row.keys()})
+		}
+		return true
+	case "fail":
+		next.status = rowEnded
+		tx.sync = true
+		tx.mark(Change{Workspace: row.workspace, Items: 1, Keys: row.keys()})
+		return true
+	case "retry":
+		next.failures++
+		next.due = s.now.Add(delay)
+	case "release":
+		if next.attempts--; delay > 0 {
+			next.due = s.now.Add(delay)
+		}
+	}
+	next.unknown, next.lost = next.unknown || unanswered, 0
+	next.waits()
+	mark.Waits, mark.Due = next.status == rowWaits, next.due
+	tx.mark(mark)
+	return true
+}
+
+// Heartbeat is the statement of that name for one item.
+func (s *Simulated) Heartbeat(tx *SimulatedTx, owner int, id, token int64, lease time.Duration) bool {
+	row := s.held(owner, id, token)
+	if row == nil {
+		return false
+	}
+	s.change(tx, row).lease = s.now.Add(lease)
+	return true
+}
+
+// ReleaseUnread is the statement of that name.
+func (s *Simulated) ReleaseUnread(tx *SimulatedTx, owner int, after, last int64) {
+	for _, row := range s.rows {
+		mine := row.owner == owner && row.status == rowClaimed && row.token > after && row.token <= last
+		if mine && row.lease.After(s.now) && !row.locked {
+			next := s.change(tx, row)
+			next.owner = 0
+			next.waits()
+			tx.mark(Change{Workspace: row.workspace, Again: true, Waits: next.status == rowWaits, Priority: row.priority,
+				Due: next.due, Key: row.key, Keys: row.keys()})
+		}
+	}
+}
+
+// LastToken is the statement of that name.
+func (s *Simulated) LastToken() int64 { return s.last }
