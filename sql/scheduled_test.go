@@ -47,3 +47,21 @@ func TestCountsOfWaitingAndScheduledItemsStopEarlyAndSaySo(t *testing.T) {
 		"not all key queues were looked at")
 	require.Equal(t, "50 t 500 t", one[string](f, counts+"(null, 1000)"))
 }
+
+// However many key queues there are, a count of scheduled items is exact unless there are very many.
+func TestScheduledItemsAreCountedExactlyBesideManyKeyQueues(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w, other := f.tenant("PRO"), f.tenant("PRO")
+	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
+		select $1, $2, 'key ' || n from generate_series(1, 150) n`, w.workspace, w.definition)
+	const counts = `select format('%s %s', scheduled, scheduled_exact) from pgdispatch.waiting_counts`
+	require.Equal(t, "0 t", one[string](f, counts+"(null, 100)"))
+	require.Equal(t, "0 t", one[string](f, counts+"(array[$1::uuid], 100)", w.workspace))
+	f.at(w, 0, time.Hour)
+	f.at(other, 0, time.Hour)
+	require.Equal(t, "2 t", one[string](f, counts+"(null, 100)"))
+	require.Equal(t, "1 t", one[string](f, counts+"(array[$1::uuid], 100)", w.workspace))
+	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where run_at > now()")
+	require.Equal(t, "0 t", one[string](f, counts+"(null, 100)"))
+}

@@ -305,7 +305,8 @@ $$;
 -- The waiting items of these workspaces (null: all): how many are due and how many are scheduled, each counted up to
 -- at_most, and since when the longest-due one has been due. Of all, it looks at those that arrived first and, if these are
 -- at_most, at key queues (see waiting_queues), as it does of some: at no more than at_most of them, and at none beyond the
--- first 1,000. A count is exact if it did not stop early. In plpgsql, so that its plans are kept.
+-- first 1,000. Of all, and where there are more key queues, it counts the scheduled items among the next at_most that are.
+-- A count is exact if it did not stop early. In plpgsql, so that its plans are kept.
 create or replace function pgdispatch.waiting_counts(workspaces uuid[], at_most integer, out due bigint, out due_exact boolean,
     out scheduled bigint, out scheduled_exact boolean, out oldest_due timestamptz)
 language plpgsql stable
@@ -335,19 +336,15 @@ begin
         from ({{ template "earliest" "at_most" }}) a;
         scheduled_first := items - due;
         if items < at_most then
-            scheduled := scheduled_first;
-            due_exact := true;
-            scheduled_exact := true;
+            select scheduled_first, true, true into scheduled, due_exact, scheduled_exact;
             return;
         end if;
-        select array_agg(w.workspace_id), array_agg(w.priority), array_agg(w.limit_key), array_agg(w.run_at)
-        into ids, priorities, keys, heads
-        from (select w.* from pgdispatch.waiting_queues(null, null, null) w limit queues) w;
-    else
-        select array_agg(w.workspace_id), array_agg(w.priority), array_agg(w.limit_key), array_agg(w.run_at)
-        into ids, priorities, keys, heads
-        from (select w.* from pgdispatch.waiting_queues_of(workspaces) w limit queues) w;
     end if;
+    select array_agg(w.workspace_id), array_agg(w.priority), array_agg(w.limit_key), array_agg(w.run_at)
+    into ids, priorities, keys, heads
+    from ((select w.* from pgdispatch.waiting_queues(null, null, null) w where workspaces is null limit queues)
+          union all
+          (select w.* from pgdispatch.waiting_queues_of(workspaces) w limit queues)) w;
     select least(oldest_due, min(h.run_at)) into oldest_due from unnest(heads) h (run_at) where h.run_at <= present;
     select greatest(count(*), items - scheduled_first) into due
     from (select from unnest(ids, priorities, keys, heads) k (id, priority, key, head)
@@ -356,14 +353,23 @@ begin
           ) n
           where k.head <= present
           limit at_most) n;
-    select greatest(count(*), scheduled_first) into scheduled
-    from (select from unnest(ids, priorities, keys) k (id, priority, key)
-          cross join lateral (
-    {{ template "key_queue_items" "q.run_at > present" }}
-          ) n
-          limit at_most) n;
     due_exact := due < at_most and coalesce(cardinality(ids), 0) < queues;
-    scheduled_exact := scheduled < at_most and coalesce(cardinality(ids), 0) < queues;
+    if workspaces is not null then
+        select count(*) into scheduled
+        from (select from unnest(ids, priorities, keys) k (id, priority, key)
+              cross join lateral (
+    {{ template "key_queue_items" "q.run_at > present" }}
+              ) n
+              limit at_most) n;
+        scheduled_exact := scheduled < at_most;
+    end if;
+    if workspaces is null or coalesce(cardinality(ids), 0) = queues then
+        select count(*) < at_most, greatest(count(*) filter (where workspaces is null or l.workspace_id = any (workspaces)), scheduled)
+        into scheduled_exact, scheduled
+        from (select q.workspace_id from pgdispatch.workflow_execution_queue q
+              where q.stage = 'WAITS' and q.run_at > q.created_at and q.run_at > present
+              order by q.run_at limit at_most) l;
+    end if;
 end;
 $$;
 
