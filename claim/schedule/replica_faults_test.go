@@ -30,9 +30,9 @@ func (w *world) fault() {
 		w.say("workspace %d is limited to %d, %d", workspace, limit, burst)
 		w.tables.LimitWorkspace(workspace, limit, burst, w.IntN(2) == 1)
 	case 6:
-		most, starts := w.IntN(3), w.IntN(3)
-		w.say("key k is limited to %d, %d starts a second", most, starts)
-		w.tables.LimitKey("k", most, starts, time.Second, w.IntN(3) == 0)
+		most, starts := w.IntN(5), w.IntN(3)
+		w.say("key k is limited to %d, %d starts in 5 s", most, starts)
+		w.tables.LimitKey("k", most, starts, 5*time.Second, w.IntN(3) == 0)
 	case 7:
 		w.count("clock jumps")
 		w.skew += time.Duration(w.IntN(7)-3) * time.Second

@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -29,7 +30,7 @@ func init() {
 		"look": look, "load": load, "epoch": epoch, "enqueued_before": enqueuedBefore, "node_ids": nodeIDs,
 		"sweep": sweep, "bring_back": bringBack,
 		"finish": finish, "finish_all": finishAll, "adopt": adopt, "swap_watches": swapWatches,
-		"give_up_watches": giveUpWatches,
+		"give_up_watches": giveUpWatches, "signal_take": signalTake,
 	}
 	for name := range handlers {
 		names[statements.Text(name)] = name
@@ -283,7 +284,8 @@ func sweep(w *world, of *replica, tx *schedule.SimulatedTx, _ []any) table {
 	s := w.tables.Sweep(tx, of.n, w.alive)
 	w.say("%s sweeps: %d requeued, unwatched %t", of.name, s.Requeued, s.Unwatched)
 	return table{{"requeued": s.Requeued, "late": 0, "next_expiry_in": s.NextExpiryIn, "now": w.now(), "oldest_open": 1,
-		"open": s.Open, "mine": s.Mine, "unwatched": s.Unwatched, "stops": false, "signals": false, "deletes": false,
+		"open": s.Open, "mine": s.Mine, "unwatched": s.Unwatched, "stops": false,
+		"signals": w.tables.OpenSignals() > 0, "deletes": false,
 		"namespaces": []string{"a", "b"}, "notify_queue": 0.0}}
 }
 
@@ -322,4 +324,35 @@ func swapWatches(*world, *replica, *schedule.SimulatedTx, []any) table { return 
 func giveUpWatches(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
 	w.tables.GiveUpWatches(tx, of.n, itemsOf(args[1].([]string)))
 	return nil
+}
+
+func signalTake(w *world, of *replica, tx *schedule.SimulatedTx, args []any) (rows table) {
+	var settled []schedule.SettledSignal
+	for n, id := range args[0].([]int64) {
+		settled = append(settled, schedule.SettledSignal{ID: id, Try: args[1].([]int)[n], Outcome: args[2].([]string)[n],
+			Failed: args[3].([]*string)[n] != nil})
+	}
+	t := w.tables.TakeSignals(tx, settled, itemsOf(args[5].([]string)), args[6].(int))
+	row := func() map[string]any {
+		r := map[string]any{"workflow_id": "", "namespace": "", "name": "go", "payload": []byte(nil), "signals": 1}
+		for _, name := range []string{"execution_id", "run_id", "id", "tries", "request_id", "send_to", "waited", "next_in",
+			"given_up", "waits", "unanswered"} {
+			r[name] = nil
+		}
+		rows = append(rows, r)
+		return r
+	}
+	for _, one := range t.Now {
+		r := row()
+		r["id"], r["execution_id"], r["tries"], r["request_id"] = one.ID, executionOf(one.Item), one.Try, fmt.Sprint(one.ID)
+		r["unanswered"] = one.Doubtful
+	}
+	for _, item := range t.GivenUp {
+		r := row()
+		r["execution_id"], r["given_up"] = executionOf(item), "workflow had ended"
+	}
+	r := row()
+	r["next_in"], r["waits"] = t.NextIn, t.Waits
+	w.say("%s settles the signals %v, takes %v and gives up those of %v", of.name, settled, t.Now, t.GivenUp)
+	return rows
 }

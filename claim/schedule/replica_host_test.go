@@ -12,6 +12,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/complete"
 	"github.com/pgdispatch/pgdispatch/dispatch"
 	"github.com/pgdispatch/pgdispatch/notify"
+	"github.com/pgdispatch/pgdispatch/request"
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
@@ -27,6 +28,7 @@ type replica struct {
 	claims   *claim.Store
 	dispatch *dispatch.Dispatcher
 	watcher  *complete.Watcher
+	signaler *request.Signaler
 	gate     *notify.Gate
 	hints    dispatch.Hints
 	wake     chan string
@@ -61,12 +63,18 @@ func (w *world) join() {
 			execution := item.Execution()
 			execution.RunID = runID
 			r.watcher.Watch(execution)
+			r.signaler.Started(execution.ID)
 		}}
+	r.signaler = &request.Signaler{Store: &request.Postgres{DB: async}, Temporal: starter{r},
+		Wake: make(chan struct{}, 1), Log: log}
 	sweeps := &sweeper.Sweeper{Store: &sweeper.Postgres{DB: async, Owner: r.name}, Interval: poll, Lease: lease,
 		Wake: r.sweeps, Found: func() { r.ring("sweeper") }, Log: log,
 		Saw: func(swept sweeper.Swept, err error) {
 			if err == nil {
 				r.ring(dispatch.WakePoll)
+				if swept.Signals {
+					r.signaler.Announced(true)
+				}
 				r.watcher.Unwatched(swept.Unwatched || swept.Mine > r.watcher.Watching())
 			}
 		}}
@@ -74,7 +82,7 @@ func (w *world) join() {
 	r.stop = stop
 	w.replicas, w.all = append(w.replicas, r), append(w.all, r)
 	for _, part := range []func(context.Context) error{r.dispatch.Run, ends.Run, r.watcher.Run, r.gate.Run, sweeps.Run,
-		r.listens} {
+		r.signaler.Run, r.listens} {
 		r.parts.Go(func() error { return part(ctx) })
 	}
 }
@@ -97,7 +105,14 @@ func (r *replica) listens(ctx context.Context) error {
 	}
 }
 
+// ofSignals stands for a notification on the channel of signals.
+const ofSignals = "signals"
+
 func (r *replica) notified(payload string) {
+	if payload == ofSignals {
+		r.signaler.Announced(r.gate.OnDuty())
+		return
+	}
 	if r.gate.OnDuty() {
 		r.hints.Add(payload)
 		r.ring(dispatch.WakeNotification)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
@@ -22,8 +23,11 @@ type temporalModel struct {
 	wrong   string
 }
 
-// run is the workflow of an item.
-type run struct{ closed bool }
+// run is the workflow of an item, with the signals that it has received.
+type run struct {
+	closed   bool
+	received []int64
+}
 
 func (w *world) namespaceOf(workspace schedule.WorkspaceID) string {
 	return []string{"a", "b"}[workspace[0]%2]
@@ -136,4 +140,45 @@ func (s starter) Wait(ctx context.Context, execution temporal.Execution) (tempor
 		return nil, false
 	}
 	return temporal.End{Outcome: "COMPLETED"}, s.of.world.send(ctx, c)
+}
+
+// Signal sends a signal. Temporal recognises a repeated one.
+func (s starter) Signal(ctx context.Context, signal temporal.Signal) (continues string, err error) {
+	w, m, item := s.of.world, &s.of.world.temporal, itemOf(signal.ID)
+	id, err := strconv.ParseInt(signal.RequestID, 10, 64)
+	if err != nil {
+		return "", err
+	}
+	err = w.send(ctx, &call{of: s.of, name: "signal", about: id, run: func() (error, bool) {
+		run := m.runs[item]
+		switch {
+		case m.away:
+			return fmt.Errorf("%w: no connection", temporal.ErrAway), false
+		case run != nil && slices.Contains(run.received, id): // repeated
+		case run == nil || run.closed:
+			return temporal.ErrEnded, false
+		default:
+			if len(run.received) > 0 && run.received[len(run.received)-1] > id {
+				m.wrong = fmt.Sprintf("the workflow of %d receives signal %d after %v", item, id, run.received)
+			}
+			run.received = append(run.received, id)
+		}
+		w.count("signals")
+		w.say("%s signals %d to %d", s.of.name, id, item)
+		return nil, w.rare(8)
+	}})
+	if errors.Is(err, errCut) || ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", temporal.ErrAway, err)
+	}
+	return "", err
+}
+
+// received reports whether a workflow has received a signal.
+func (m *temporalModel) received(signal int64) bool {
+	for _, run := range m.runs {
+		if slices.Contains(run.received, signal) {
+			return true
+		}
+	}
+	return false
 }

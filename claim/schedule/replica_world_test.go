@@ -95,6 +95,7 @@ func newWorld(choices *schedule.Choices, quiet bool, lies string) *world {
 	w.tables.Lies = lies
 	w.temporal = temporalModel{world: w, runs: map[int64]*run{}, blocked: map[string]bool{}}
 	w.tables.SetNow(w.now())
+	w.tables.LimitKey("k", 1+w.IntN(4), w.IntN(3), 5*time.Second, w.IntN(2) == 0)
 	return w
 }
 
@@ -152,11 +153,13 @@ func (w *world) send(ctx context.Context, c *call) error {
 func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, error) {
 	c := &call{of: d.of, name: describe(all)}
 	var items []int64
-	claims, reads := false, true
+	claims, reads, signals := false, true, false
 	for _, one := range all {
 		switch one.name {
 		case "claim", "claim_single":
 			claims = true
+		case "signal_take":
+			signals = true
 		case "dispatched", "retry", "release", "fail", "heartbeat":
 			if ids := one.args[0].([]int64); len(ids) > 0 {
 				items, c.about = append(items, ids...), ids[0]
@@ -168,7 +171,7 @@ func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, err
 		reads = reads && slices.Contains([]string{"look", "load", "epoch", "enqueued_before", "node_ids", "unlocked",
 			"bring_back", "last_token"}, one.name)
 	}
-	c.blocked = func() bool { return claims && w.tables.Claims() || w.tables.Locked(items) }
+	c.blocked = func() bool { return claims && w.tables.Claims() || signals && w.takes() || w.tables.Locked(items) }
 	c.run = func() (error, bool) {
 		c.tx = w.tables.Begin(!d.async)
 		for _, one := range all {
@@ -186,6 +189,11 @@ func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, err
 		return nil, err
 	}
 	return c.tables, nil
+}
+
+// takes reports whether a transaction takes signals, which only one does at a time.
+func (w *world) takes() bool {
+	return slices.ContainsFunc(w.calls, func(c *call) bool { return c.name == "signal_take" && c.stage == isOpen })
 }
 
 // answers ends a call.
@@ -298,10 +306,12 @@ func (w *world) does() (passes time.Duration) {
 		w.delivers()
 	case n < 18 && !w.calm:
 		w.enqueues()
+	case n == 18 && !w.calm && w.tables.Rows() > 0:
+		w.signals()
 	case n < 20 && len(w.applications()) > 0:
 		open := w.applications()
 		w.commits(open[w.IntN(len(open))], true)
-	case n < 23:
+	case n < 23 && (w.calm || w.IntN(4) == 0):
 		w.temporal.ends()
 	case n == 23 && w.rare(2):
 		w.fault()
@@ -362,6 +372,18 @@ func (w *world) enqueues() {
 	w.notes(tx)
 }
 
+// signals sends a signal to an item.
+func (w *world) signals() {
+	if id, item := w.tables.SendSignal(); id != 0 {
+		w.say("signal %d is sent to %d", id, item)
+		for _, r := range w.replicas {
+			if !r.deaf {
+				r.notes = append(r.notes, ofSignals)
+			}
+		}
+	}
+}
+
 // notes decides, when a statement has run, what its transaction will notify of.
 func (w *world) notes(tx *schedule.SimulatedTx) {
 	told := &wakes{open: !w.shut}
@@ -397,4 +419,6 @@ func (w *world) delivers() {
 	}
 }
 
-func (c *call) temporal() bool { return slices.Contains([]string{"start", "find", "wait"}, c.name) }
+func (c *call) temporal() bool {
+	return slices.Contains([]string{"start", "find", "wait", "signal"}, c.name)
+}

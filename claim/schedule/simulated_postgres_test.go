@@ -73,6 +73,8 @@ type simTx struct {
 	epoch Epoch
 	sync  bool
 	was   []simRow // before its commit
+	// commits and undo do what rows do not say: at the commit, and if a crash loses it.
+	commits, undo func()
 	// starts are those that count for the rates of limit keys; started are the same for the check.
 	starts  []simStart
 	started []simStarted
@@ -150,12 +152,15 @@ func (p *simPostgres) close(tx *simTx, commits bool) {
 	if !commits {
 		return
 	}
+	if tx.commits != nil {
+		tx.commits()
+	}
 	p.marks = append(p.marks, tx.marks...)
 	p.starts, p.started = append(p.starts, tx.starts...), append(p.started, tx.started...)
 	if tx.epoch != (Epoch{}) {
 		p.epoch = tx.epoch
 	}
-	if p.done = append(p.done, tx); tx.sync && len(tx.rows) > 0 {
+	if p.done = append(p.done, tx); tx.sync && (len(tx.rows) > 0 || tx.commits != nil) {
 		p.done = nil // all commits before it are on disk; a commit that wrote nothing flushes nothing
 	}
 }
@@ -167,6 +172,9 @@ func (p *simPostgres) crash() {
 	}
 	kept := p.r.IntN(len(p.done) + 1)
 	for _, tx := range slices.Backward(p.done[kept:]) {
+		if tx.undo != nil {
+			tx.undo()
+		}
 		for n, next := range tx.rows {
 			was := tx.was[n]
 			was.locked = false

@@ -15,9 +15,10 @@ import (
 type Simulated struct {
 	simPostgres
 	// Beyond counts the items that claims have given beyond the limits of their workspaces.
-	Beyond int
-	broken string
-	ended  map[int64]bool // items whose workflow has ended
+	Beyond  int
+	broken  string
+	signals signalTable
+	ended   map[int64]bool // items whose workflow has ended
 }
 
 // SimulatedTx is an open transaction.
