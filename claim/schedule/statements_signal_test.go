@@ -47,16 +47,14 @@ func (s *Simulated) write(tx *simTx, next signalTable) {
 		next.all = append(next.all, s.signals.all[len(next.all):]...) // that were sent since
 		s.signals = next
 		tx.undo = func() {
-			for n := range was.all {
-				s.signals.all[n] = was.all[n]
-			}
+			copy(s.signals.all, was.all)
 			s.signals.epoch, s.signals.doubtfulTo, s.signals.lookedAt = was.epoch, was.doubtfulTo, was.lookedAt
 		}
 	}
 }
 
-// SendSignal sends a signal to the workflow of one of the items that have not ended, in a commit that no crash undoes. It
-// returns its ID, or 0 if there is no such item.
+// SendSignal sends a signal to the workflow of one of the items that have not ended, in a commit that no crash undoes.
+// It returns its ID, or 0 if there is no such item.
 func (s *Simulated) SendSignal() (id, item int64) {
 	var open []int64
 	runs := s.r.IntN(4) > 0
@@ -199,7 +197,7 @@ func (s *Simulated) OpenSignals() (open int) {
 	return open
 }
 
-// Signals says what is wrong with signals that are settled, or nothing. received are those that workflows have received.
+// Signals says what is wrong with signals that are settled, or nothing. received are those that have arrived.
 func (s *Simulated) Signals(received func(id int64) bool) string {
 	for _, one := range s.signals.all {
 		if one.State != signalOpen && received(one.ID) != (one.State == signalDelivered) {
