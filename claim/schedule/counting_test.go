@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -243,5 +244,63 @@ func TestEachRuleThatIsLeftOutPassesALimit(t *testing.T) {
 			t.Logf("%d states, %d steps: %s", states, steps, name)
 			require.Positive(t, steps, "no setting needs this rule")
 		})
+	}
+}
+
+// A planted row takes each limit beyond what it allows, in each state in which it holds a slot.
+func TestEachLimitThatIsPassedIsSeen(t *testing.T) {
+	t.Parallel()
+	holding := []modelRow{{state: rowClaimed}, {state: rowDispatched}, {state: rowDoubt}, {state: rowWaits, open: openTake},
+		{state: rowDoubt, open: openTake}, {state: rowClaimed, open: openRequeue}}
+	free := []modelRow{{state: rowWaits}, {state: rowEnded}, {state: rowForgettable},
+		{state: rowDispatched, open: openTake}}
+	for name, c := range map[string]struct {
+		limits modelLimits
+		queue  byte // of the planted row
+	}{
+		"a workspace's":          {modelLimits{workspaces: [2]byte{1, unlimited}, own: unlimited, all: unlimited}, 0},
+		"a workspace's, by keys": {modelLimits{workspaces: [2]byte{1, unlimited}, own: unlimited, all: unlimited}, keyed},
+		"another workspace's":    {modelLimits{workspaces: [2]byte{1, 0}, own: unlimited, all: unlimited}, 1},
+		"a key's in a workspace": {modelLimits{workspaces: [2]byte{unlimited, 1}, own: 1, all: unlimited}, keyed},
+		"a key's over all":       {modelLimits{workspaces: [2]byte{1, 1}, own: 1, all: 1}, keyed + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			took := [modelQueues]bool{}
+			took[c.queue] = true
+			seen := func(planted modelRow) bool {
+				m := model{}
+				for n := range m.rows {
+					m.rows[n].state = rowEnded
+				}
+				m.rows[0] = modelRow{queue: keyed, state: rowDispatched}
+				m.rows[1] = planted
+				m.rows[1].queue = c.queue
+				return m.broken(took, c.limits)
+			}
+			for _, planted := range holding {
+				require.True(t, seen(planted), "%+v", planted)
+			}
+			for _, planted := range free {
+				require.False(t, seen(planted), "%+v", planted)
+			}
+		})
+	}
+}
+
+// States that differ in anything are not taken for one another, so none is left unexplored.
+func TestNoPartOfAStateIsLostInItsKey(t *testing.T) {
+	t.Parallel()
+	begin := model{}
+	for n := range begin.replicas {
+		r := &begin.replicas[n]
+		for workspace := range modelWorkspaces {
+			r.known[workspace].known, r.told[workspace].known, r.counted[workspace].known = 1, 1, 1
+		}
+	}
+	for n := range unsafe.Sizeof(begin) { // all of it is bytes
+		changed := begin
+		(*[unsafe.Sizeof(begin)]byte)(unsafe.Pointer(&changed))[n] ^= 1
+		require.NotEqual(t, begin.key(), changed.key(), "byte %d", n)
 	}
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// starts writes claims of items with a key, at the given seconds.
-func starts(key string, seconds ...int) []Change {
-	b := (&book{}).limit(99)
+// starts writes claims of items with a key, at the given seconds, under the given values since second 0.
+func starts(key string, of Change, seconds ...int) []Change {
+	b := (&book{now: -1}).add(of)
 	for n, second := range seconds {
 		with := func(c *Change) { c.Key = key }
 		b.now = second - 2
@@ -19,41 +20,82 @@ func starts(key string, seconds ...int) []Change {
 	return b.changes
 }
 
+// keyRate is a limit of key "k" in a workspace or, with an empty one, over all.
+func keyRate(workspace string, most int, seconds float64) Change {
+	return Change{Kind: Key, ID: 9, Key: "k", Workspace: workspace, Values: Values{Limit: -1, Starts: []int{most},
+		Periods: []float64{seconds}}}
+}
+
+func workspaceRate(perSecond float64) Change {
+	return Change{Kind: Workspace, Workspace: "w", Values: Values{Limit: 99, PerSecond: perSecond}}
+}
+
 func TestRatesOfKeysAreCheckedInEveryPeriod(t *testing.T) {
 	t.Parallel()
-	rate := Rate{Key: "k", Starts: 2, Per: 10 * time.Second}
-	require.Empty(t, Rates(starts("k", 2, 5, 12, 15, 22), rate))
-	require.Equal(t, []string{RuleRate}, rules(Rates(starts("k", 2, 5, 11), rate)))
-	require.Empty(t, Rates(starts("l", 2, 5, 11), rate), "another key")
+	rate, broken := keyRate("", 2, 10), []string{RuleRate}
+	require.Empty(t, Rates(starts("k", rate, 2, 5, 12, 15, 22)))
+	require.Equal(t, broken, rules(Rates(starts("k", rate, 2, 5, 11))))
+	require.Empty(t, Rates(starts("l", rate, 2, 5, 11)), "another key")
+	require.Equal(t, broken, rules(Rates(starts("k", keyRate("w", 2, 10), 2, 5, 11))))
+	require.Empty(t, Rates(starts("k", keyRate("v", 2, 10), 2, 5, 11)), "another workspace")
 
-	of := rate
-	of.Workspace = "w"
-	require.Equal(t, []string{RuleRate}, rules(Rates(starts("k", 2, 5, 11), of)))
-	of.Workspace = "v"
-	require.Empty(t, Rates(starts("k", 2, 5, 11), of), "another workspace")
-
-	repeated := starts("k", 2, 5, 11)
+	repeated := starts("k", rate, 2, 5, 11)
 	repeated[len(repeated)-1].Held = true
-	require.Empty(t, Rates(repeated, rate), "a start that is repeated for lack of an answer does not count")
+	require.Empty(t, Rates(repeated), "a start that is repeated for lack of an answer does not count")
 
-	waited := starts("k", 2, 5, 12)
-	waited[2].Began = at(1)
-	require.Empty(t, Rates(waited, rate), "a claim that waited for its lock counts from some moment since it began")
+	waited := starts("k", rate, 2, 5, 12)
+	waited[3].Began = at(1)
+	require.Empty(t, Rates(waited), "a claim that waited for its lock counts from some moment since it began")
 
-	jumped := starts("k", 2, 5, 11)
+	jumped := starts("k", rate, 2, 5, 11)
 	jumped[len(jumped)-1].Ahead = time.Hour
-	require.Empty(t, Rates(jumped, rate), "the server's clock has jumped between them")
+	require.Empty(t, Rates(jumped), "the server's clock has jumped between them")
+}
+
+func TestAChangedRateBindsLaterStarts(t *testing.T) {
+	t.Parallel()
+	change := func(second int, of Change) []Change {
+		of.Began, of.At, of.Committed, of.Transaction = at(second), at(second), at(second), 100
+		return []Change{of}
+	}
+	deleted := Change{Kind: Key, ID: 9, Key: "k", Values: Values{Limit: -1}}
+	again := keyRate("", 2, 10)
+	again.ID = 10
+	on := func(key string, from, to Change, before []int, after ...int) []Change {
+		return slices.Concat(starts(key, from, before...), change(4, to), starts(key, Change{}, after...))
+	}
+	for name, c := range map[string]struct {
+		broken bool
+		starts []Change
+	}{
+		"a key's lowered rate":           {true, on("k", keyRate("", 2, 10), keyRate("", 1, 10), []int{2}, 9)},
+		"a key's raised rate":            {false, on("k", keyRate("", 1, 10), keyRate("", 2, 10), []int{2}, 9)},
+		"a rate that is 0 now":           {true, on("k", keyRate("", 1, 10), keyRate("", 0, 10), nil, 9)},
+		"another period":                 {false, on("k", keyRate("", 1, 10), keyRate("", 1, 9), []int{2}, 9)},
+		"a rate that was deleted":        {false, on("k", keyRate("", 1, 10), deleted, []int{2}, 9)},
+		"a limit that was made again":    {false, on("k", keyRate("", 1, 10), again, []int{2}, 9)},
+		"a workspace's lowered rate":     {true, on("", workspaceRate(9), workspaceRate(0.1), []int{2, 2}, 9, 15)},
+		"one start after it was lowered": {false, on("", workspaceRate(9), workspaceRate(0.1), []int{2, 2}, 9)},
+		"a workspace's raised rate":      {false, on("", workspaceRate(0.1), workspaceRate(2), []int{2}, 9, 9)},
+		"more than a second's worth":     {true, on("", workspaceRate(0.1), workspaceRate(2), []int{2}, 9, 9, 9)},
+		"no rate for a while": {false, slices.Concat(on("", workspaceRate(0.1), workspaceRate(0), []int{2}, 6, 6),
+			change(7, workspaceRate(0.1)), starts("", Change{}, 9))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.broken, len(Rates(c.starts)) > 0)
+		})
+	}
 }
 
 func TestRatesOfWorkspacesAreCheckedInEveryInterval(t *testing.T) {
 	t.Parallel()
-	rate := Rate{Workspace: "w", PerSecond: 0.5}
-	require.Empty(t, Rates(starts("", 2, 4, 6, 20, 22), rate))
-	require.Equal(t, []string{RuleRate}, rules(Rates(starts("", 2, 4, 6, 20, 22, 23), rate)))
-	require.Equal(t, []string{RuleRate}, rules(Rates(starts("", 2, 3), rate)), "at least one item, and no more")
-	rate.PerSecond = 3
-	require.Empty(t, Rates(starts("", 2, 2, 2), rate), "a second's worth at once")
-	require.Equal(t, []string{RuleRate}, rules(Rates(starts("", 2, 2, 2, 2), rate)))
+	broken := []string{RuleRate}
+	require.Empty(t, Rates(starts("", workspaceRate(0.5), 2, 4, 6, 20, 22)))
+	require.Equal(t, broken, rules(Rates(starts("", workspaceRate(0.5), 2, 4, 6, 20, 22, 23))))
+	require.Equal(t, broken, rules(Rates(starts("", workspaceRate(0.5), 2, 3))), "at least one item, and no more")
+	require.Empty(t, Rates(starts("", workspaceRate(3), 2, 2, 2)), "a second's worth at once")
+	require.Equal(t, broken, rules(Rates(starts("", workspaceRate(3), 2, 2, 2, 2))))
 }
 
 func TestSignalsTakeEffectOnceAndInOrder(t *testing.T) {
@@ -215,38 +257,23 @@ func TestCallsOfEnqueueDoWhatTheyAnswer(t *testing.T) {
 
 func TestATrialFindsEachKindOfViolation(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name, rule string
-		spoil      func(*Trial)
-	}{
-		{"no violation", "", func(*Trial) {}},
-		{"it does not go on", RuleGoesOn, func(t *Trial) { t.Over = false }},
-		{"the item is lost", RuleLost, func(t *Trial) { t.Found, t.Runs = nil, nil }},
-		{"a second run", RuleOneRun, func(t *Trial) { t.Runs = append(t.Runs, t.Runs[0]) }},
-		{"another end", RuleEnd, func(t *Trial) { t.Item.Want = "FAILED" }},
-		{"a signal twice", RuleSignalOnce, func(t *Trial) { t.Received = []int{1, 2, 2} }},
-		{"a signal lost", RuleSignalOnce, func(t *Trial) { t.Received = []int{1} }},
-		{"a signal that is given up although received", RuleSignalOnce, func(t *Trial) { t.Undelivered = 1 }},
-		{"no stop", RuleStopped, func(t *Trial) { t.Stop = true }},
-		{"a failure twice", RuleRetried, func(t *Trial) { t.Found[0].Failures, t.Recorded = 2, 2 }},
-		{"no failure", RuleRetried, func(t *Trial) { t.Found[0].Failures, t.Recorded = 0, 0 }},
-		{"a failure that is not recorded", RuleRetried, func(t *Trial) { t.Recorded = 0 }},
-		{"a slot that is lost", RuleSlotFree, func(t *Trial) { t.Freed = false }},
-	} {
+	e, f, r := good()
+	e.Counted, f.Failures = true, 1
+	well := Trial{Name: "a trial", Item: e, Signals: []int{1, 2}, Received: []int{1, 2}, FewestFailures: 1,
+		MostFailures: 1, Recorded: 1, Over: true, Freed: true, Found: []Found{f}, Runs: []Run{r}}
+	require.Empty(t, well.Judge())
+	require.Empty(t, well.Blind())
+	for _, c := range trialPlants {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			e, f, r := good()
-			e.Counted, f.Failures = true, 1
-			trial := &Trial{Name: "a trial", Item: e, Signals: []int{1, 2}, Received: []int{1, 2}, FewestFailures: 1,
-				MostFailures: 1, Recorded: 1, Over: true, Freed: true, Found: []Found{f}, Runs: []Run{r}}
-			c.spoil(trial)
+			trial := well
+			require.True(t, c.plant(&trial))
 			violations := trial.Judge()
-			if c.rule == "" {
-				require.Empty(t, violations)
-				return
-			}
-			require.Equal(t, []string{c.rule}, rules(violations))
+			require.Contains(t, rules(violations), c.rule)
 			require.True(t, strings.HasPrefix(violations[0].Detail, "a trial: "))
 		})
 	}
+	require.Empty(t, well.Judge(), "the trial itself is as before")
+	well.Undelivered = 1
+	require.NotEmpty(t, well.Judge())
 }

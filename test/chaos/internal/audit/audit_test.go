@@ -33,7 +33,11 @@ func (b *book) add(c Change) *book {
 
 func (b *book) wait(seconds int) *book { b.now += seconds; return b }
 
-func (b *book) limit(n int) *book { return b.add(Change{Kind: Workspace, Workspace: "w", Limit: n}) }
+func (b *book) limit(n int) *book {
+	return b.add(Change{Kind: Workspace, Workspace: "w", Values: Values{Limit: n}})
+}
+
+func settings(v Values) Change { return Change{Kind: Settings, Values: v} }
 
 // to moves an item to a state as the product would; change makes it deviate.
 func (b *book) to(id int64, status string, change func(*Change)) *book {
@@ -91,7 +95,7 @@ func TestAReplayFindsNothingWhereAllIsWell(t *testing.T) {
 func TestARowMayGoInTheTransactionThatInsertedIt(t *testing.T) {
 	t.Parallel()
 	b := (&book{}).limit(9).insert(1).to(1, "", nil)
-	require.Equal(t, []string{RuleMoves}, rules(Replay(b.changes, 3).Violations))
+	require.Equal(t, []string{RuleKept}, rules(Replay(b.changes, 3).Violations))
 	b.changes[2].Transaction = b.changes[1].Transaction
 	require.Empty(t, Replay(b.changes, 3).Violations)
 }
@@ -125,18 +129,80 @@ func TestAnItemThatLostThreeHoldersInARowMayFail(t *testing.T) {
 func TestAReplayFindsAKeyThatExceedsItsLimit(t *testing.T) {
 	t.Parallel()
 	key := func(c *Change) { c.Key = "k" }
-	b := (&book{}).limit(5)
-	for id := range int64(3) {
-		b.to(id, "PENDING", key)
+	for _, workspace := range []string{"", "w"} {
+		limit := func(n int) Change {
+			return Change{Kind: Key, ID: 9, Key: "k", Workspace: workspace, Values: Values{Limit: n}}
+		}
+		begin := func(n int) *book {
+			b := (&book{}).limit(5).add(limit(n))
+			for id := range int64(3) {
+				b.to(id, "PENDING", key)
+			}
+			return b.to(0, "CLAIMED", key)
+		}
+		other := limit(0)
+		other.Key = "l"
+		paused := limit(9)
+		paused.Paused = true
+		for name, c := range map[string]struct {
+			rule    string
+			history *book
+		}{
+			"within it":          {"", begin(2).to(1, "CLAIMED", key)},
+			"beyond it":          {RuleKey, begin(1).to(1, "CLAIMED", key)},
+			"one after another":  {"", begin(1).to(0, "DISPATCHED", key).to(0, "COMPLETED", key).to(1, "CLAIMED", key)},
+			"it is lowered":      {RuleKey, begin(2).add(limit(1)).to(1, "CLAIMED", key)},
+			"it is raised":       {"", begin(1).add(limit(2)).to(1, "CLAIMED", key)},
+			"it is deleted":      {"", begin(1).add(limit(-1)).to(1, "CLAIMED", key)},
+			"it is made again":   {RuleKey, begin(1).add(limit(-1)).add(limit(1)).to(1, "CLAIMED", key)},
+			"another key's is 0": {"", begin(2).add(other).to(1, "CLAIMED", key)},
+			"it is paused":       {RulePause, begin(2).add(paused).to(1, "CLAIMED", key)},
+		} {
+			t.Run(name+" in "+workspace, func(t *testing.T) {
+				t.Parallel()
+				var want []string
+				if c.rule != "" {
+					want = []string{c.rule}
+				}
+				require.Equal(t, want, rules(Replay(c.history.changes, 5).Violations))
+			})
+		}
 	}
-	b.to(0, "CLAIMED", key).to(1, "CLAIMED", key)
-	limits := []KeyLimit{{Key: "k", All: true, Limit: 2}, {Key: "k", Limit: 2}, {Key: "l", All: true}}
-	require.Empty(t, Replay(b.changes, 5, limits...).Violations)
-	b.to(0, "DISPATCHED", key).to(0, "COMPLETED", key).to(2, "CLAIMED", key)
-	require.Empty(t, Replay(b.changes, 5, limits...).Violations)
-	require.Equal(t, []string{RuleKey},
-		rules(Replay(b.changes, 5, KeyLimit{Key: "k", All: true, Limit: 1}).Violations)[:1])
-	require.Equal(t, []string{RuleKey}, rules(Replay(b.changes, 5, KeyLimit{Key: "k", Limit: 1}).Violations)[:1])
+}
+
+func TestNothingIsDeletedBeforeItsRetentionIsOver(t *testing.T) {
+	t.Parallel()
+	keep, off := settings(Values{Limit: 9, Keep: 60, KeepFailed: 90}), settings(Values{Limit: 9})
+	longer := settings(Values{Limit: 9, Keep: 600, KeepFailed: 600})
+	ended := func() *book { return (&book{}).limit(9).add(keep).insert(1).to(1, "CLAIMED", nil) }
+	completed := func() *book { return ended().to(1, "DISPATCHED", nil).to(1, "COMPLETED", nil) }
+	ahead := func(by time.Duration) func(*Change) { return func(c *Change) { c.Ahead = by } }
+	for name, c := range map[string]struct {
+		broken  bool
+		history *book
+	}{
+		"completed long ago":    {false, completed().wait(60).to(1, "", nil)},
+		"completed recently":    {true, completed().wait(50).to(1, "", nil)},
+		"failed long ago":       {false, ended().to(1, "FAILED", nil).wait(90).to(1, "", nil)},
+		"failed recently":       {true, ended().to(1, "FAILED", nil).wait(60).to(1, "", nil)},
+		"changed after its end": {false, completed().wait(50).to(1, "COMPLETED", nil).wait(10).to(1, "", nil)},
+		"kept longer since":     {true, completed().add(longer).wait(60).to(1, "", nil)},
+		"kept forever":          {true, completed().add(off).wait(60).to(1, "", nil)},
+		"waiting":               {true, (&book{}).limit(9).add(keep).insert(1).wait(600).to(1, "", nil)},
+		"running":               {true, ended().to(1, "DISPATCHED", nil).wait(600).to(1, "", nil)},
+		"the clock jumped":      {false, completed().to(1, "", ahead(time.Hour))},
+		"the clock was set back": {false, ended().to(1, "DISPATCHED", nil).to(1, "COMPLETED", ahead(time.Hour)).wait(60).
+			to(1, "", nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var want []string
+			if c.broken {
+				want = []string{RuleKept}
+			}
+			require.Equal(t, want, rules(Replay(c.history.changes, 9).Violations))
+		})
+	}
 }
 
 func TestAReplayFindsEachKindOfViolation(t *testing.T) {
@@ -152,7 +218,7 @@ func TestAReplayFindsEachKindOfViolation(t *testing.T) {
 		{"over W", RuleCap, (&book{}).limit(9).insert(1, 2, 3, 4).
 			to(1, "CLAIMED", nil).to(2, "CLAIMED", nil).to(3, "CLAIMED", nil).to(4, "CLAIMED", nil)},
 		{"over a lowered W", RuleCap,
-			(&book{}).limit(9).insert(1, 2).to(1, "CLAIMED", nil).add(Change{Kind: Settings, Limit: 1}).to(2, "CLAIMED", nil)},
+			(&book{}).limit(9).insert(1, 2).to(1, "CLAIMED", nil).add(settings(Values{Limit: 1})).to(2, "CLAIMED", nil)},
 		{"over a workspace's limit", RuleLimit,
 			(&book{}).limit(1).insert(1, 2).to(1, "CLAIMED", nil).to(1, "DISPATCHED", nil).to(2, "CLAIMED", nil)},
 		{"over a limit, with a lost lease", RuleLimit,
@@ -169,9 +235,10 @@ func TestAReplayFindsEachKindOfViolation(t *testing.T) {
 		{"a settle after the lease", RuleExpiry,
 			(&book{}).limit(9).insert(1).to(1, "CLAIMED", nil).wait(2000).to(1, "DISPATCHED", nil)},
 		{"a claim while everything is paused", RulePause,
-			(&book{}).limit(9).insert(1).add(Change{Kind: Settings, Limit: 9, Paused: true}).to(1, "CLAIMED", nil)},
+			(&book{}).limit(9).insert(1).add(settings(Values{Limit: 9, Paused: true})).to(1, "CLAIMED", nil)},
 		{"a claim while the workspace is paused", RulePause,
-			(&book{}).add(Change{Kind: Workspace, Workspace: "w", Limit: 9, Paused: true}).insert(1).to(1, "CLAIMED", nil)},
+			(&book{}).add(Change{Kind: Workspace, Workspace: "w", Values: Values{Limit: 9, Paused: true}}).insert(1).
+				to(1, "CLAIMED", nil)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -189,7 +256,7 @@ func TestAClaimMayGoByTheLimitsThatHeldWhenItBegan(t *testing.T) {
 
 func TestAClaimMayMissAPauseThatIsStillBeingFlushed(t *testing.T) {
 	t.Parallel()
-	b := (&book{}).limit(2).insert(1).add(Change{Kind: Settings, Limit: 9, Paused: true}).to(1, "CLAIMED", nil)
+	b := (&book{}).limit(2).insert(1).add(settings(Values{Limit: 9, Paused: true})).to(1, "CLAIMED", nil)
 	claim, paused := &b.changes[len(b.changes)-1], b.changes[len(b.changes)-2].Committed
 	claim.Began = paused.Add(flush - time.Microsecond)
 	require.Empty(t, Replay(b.changes, 3).Violations)

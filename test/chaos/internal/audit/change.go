@@ -14,19 +14,22 @@ const (
 	Item = "item"
 	// Workspace is a change of a workspace's limit or pause.
 	Workspace = "workspace"
-	// Settings is a change of W or of the global pause.
+	// Settings is a change of W, of the global pause or of the retention.
 	Settings = "settings"
+	// Key is a change of the limit of a key.
+	Key = "key"
 )
 
 // Change is one change of a row, with the transaction that made it.
 type Change struct {
-	// Kind is Item, Workspace or Settings.
+	// Kind is Item, Workspace, Settings or Key.
 	Kind string
-	// ID, Execution and Workspace identify the item. For a workspace change, Workspace is the workspace's own ID.
+	// ID, Execution and Workspace identify the item. For a workspace change, Workspace is the workspace's own ID, and for
+	// a limit of a key, the one in which it holds, or empty. ID is then the limit's.
 	ID        int64
 	Execution string
 	Workspace string
-	// Key is the item's limit key; empty means that it has none.
+	// Key is the item's limit key; empty means that it has none. For a limit it is the limit's.
 	Key string
 	// Old and New are the item's status before and after. Empty means that the item did not exist.
 	Old, New string
@@ -40,9 +43,8 @@ type Change struct {
 	OldLease, NewLease time.Time
 	// Moved is the time that the settling statement wrote into the item. Zero means that it wrote none.
 	Moved time.Time
-	// Limit and Paused are the new values of a workspace or of the settings.
-	Limit  int
-	Paused bool
+	// Values are the new ones of a workspace, of the settings or of the limit of a key.
+	Values
 	// Began, At and Committed are when the transaction began, when the row was changed, and when the transaction
 	// committed.
 	Began, At, Committed time.Time
@@ -54,6 +56,21 @@ type Change struct {
 	PolicyKey, Marker string
 	// Transaction is the transaction ID.
 	Transaction int64
+}
+
+// Values are those that can be changed.
+type Values struct {
+	// Limit is how many items may hold a slot or, of the settings, a lease. A key without a limit has a negative one.
+	Limit  int
+	Paused bool
+	// PerSecond is a workspace's rate: in any interval, a second's worth, at least one item, plus the rate times the
+	// interval. Zero means that it has none.
+	PerSecond float64
+	// Starts and Periods are the rates of a key: in any period of length Periods[n], in seconds, at most Starts[n] items.
+	Starts  []int
+	Periods []float64
+	// Keep and KeepFailed are how long the settings keep ended items, and failed ones, in seconds. Zero means forever.
+	Keep, KeepFailed float64
 }
 
 // Violation is a broken rule.

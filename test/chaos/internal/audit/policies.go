@@ -115,6 +115,7 @@ func (s *calls) change(c Change) {
 		item.open, item.ended = open, c.Committed
 	}
 	switch {
+	case c.New == "" && hasEnded(c.Old): // by retention
 	case c.New == "":
 		delete(s.by, item.marker) // the call was slower than another, and tries again
 		item.marker = ""

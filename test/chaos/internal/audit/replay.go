@@ -33,6 +33,8 @@ const (
 	RuleExpiry = "a lease is exclusive until it expires, and useless afterwards"
 	// RulePause forbids claims of paused items.
 	RulePause = "paused items are not claimed"
+	// RuleKept forbids deleting what has not ended or ended too recently.
+	RuleKept = "nothing is deleted that is open, or before its retention is over"
 	// RuleLate forbids claims of items that are too late, and cancelling items that are in time or may have been started.
 	RuleLate = "an item is not claimed after its start_before, nor cancelled before it or after its start"
 )
@@ -43,8 +45,8 @@ type Summary struct {
 	Changes, Claims int
 	// Leased is the greatest number of unexpired leases at any commit.
 	Leased int
-	// Expired is the number of leases that expired and were taken.
-	Expired int
+	// Expired is the number of leases that expired and were taken. Deleted is the number of ended items that were deleted.
+	Expired, Deleted int
 	// Orphans are the executions of items that failed right after three of their leases in a row had expired, as
 	// documented: nobody can tell a holder that the item killed from one that was cut off.
 	Orphans map[string]bool
@@ -61,6 +63,8 @@ type item struct {
 	token     int64
 	inserted  int64 // the transaction that inserted it
 	expired   int   // how many of its leases in a row
+	ended     time.Time
+	by        time.Time // ended, by the server's own clock
 }
 
 // flush is how long a value may hold after the commit that replaced it: Postgres takes a commit's timestamp before it
@@ -70,72 +74,23 @@ const flush = 250 * time.Millisecond
 // lostHolders is how many leases of an item expire in a row before its next holder fails it.
 const lostHolders = 3
 
-// period is a value that holds from a commit on.
-type period struct {
-	from   time.Time
-	limit  int
-	paused bool
-}
-
-// periods is a value's history, oldest first.
-type periods []period
-
-// greatest returns the greatest limit that held at any time between two moments.
-func (p periods) greatest(from, to time.Time) (greatest int, known bool) {
-	for i, one := range p {
-		over := i+1 < len(p) && !p[i+1].from.Add(flush).After(from) // ended before the interval began
-		if !over && !one.from.After(to) {
-			greatest, known = max(greatest, one.limit), true
-		}
-	}
-	return greatest, known
-}
-
-// pausedThroughout reports whether the value was paused at every moment between two.
-func (p periods) pausedThroughout(from, to time.Time) bool {
-	throughout := false
-	for i, one := range p {
-		over := i+1 < len(p) && !p[i+1].from.Add(flush).After(from)
-		if over || one.from.After(to) {
-			continue
-		}
-		if !one.paused {
-			return false
-		}
-		throughout = throughout || !one.from.After(from)
-	}
-	return throughout
-}
-
 // replay is the state at a commit.
 type replay struct {
 	items  map[int64]*item
 	held   map[string]int
-	keys   map[KeyLimit]int // held slots, by key; Limit is zero
-	most   []KeyLimit
+	used   map[limitKey]int // held slots, by key
 	leased map[int64]bool
-	cap    periods
-	limits map[string]periods
+	history
 	Summary
-}
-
-// KeyLimit is the limit of a key in each workspace or, if All is set, over all workspaces. It does not change.
-type KeyLimit struct {
-	Key       string
-	All       bool
-	Workspace string // in the counts of a replay
-	Limit     int
 }
 
 // Replay applies all changes, which are in commit order, and checks the state after each transaction. Cap is W at the
 // beginning.
-func Replay(changes []Change, cap int, keys ...KeyLimit) Summary {
-	r := &replay{items: map[int64]*item{}, held: map[string]int{}, keys: map[KeyLimit]int{}, most: keys,
-		leased: map[int64]bool{}, limits: map[string]periods{},
-		cap: periods{{limit: cap}}}
+func Replay(changes []Change, cap int) Summary {
+	r := &replay{items: map[int64]*item{}, held: map[string]int{}, used: map[limitKey]int{}, leased: map[int64]bool{},
+		history: values(changes, cap)}
 	r.Orphans = map[string]bool{}
 	r.Changes = len(changes)
-	r.history(changes)
 	for begin := 0; begin < len(changes); {
 		end := begin + 1
 		for end < len(changes) && changes[end].Transaction == changes[begin].Transaction {
@@ -145,19 +100,6 @@ func Replay(changes []Change, cap int, keys ...KeyLimit) Summary {
 		begin = end
 	}
 	return r.Summary
-}
-
-// history collects when each limit held, before the checks use it.
-func (r *replay) history(changes []Change) {
-	for _, c := range changes {
-		p := period{from: c.Committed, limit: c.Limit, paused: c.Paused}
-		switch c.Kind {
-		case Settings:
-			r.cap = append(r.cap, p)
-		case Workspace:
-			r.limits[c.Workspace] = append(r.limits[c.Workspace], p)
-		}
-	}
 }
 
 func (r *replay) fail(rule, format string, args ...any) {
@@ -191,31 +133,10 @@ func (r *replay) transaction(changes []Change) {
 	}
 	for workspace := range grown {
 		// A claim may use the limits that held when it began.
-		limit, known := r.limits[workspace].greatest(last.Began, last.Committed)
+		limit, known := r.workspaces[workspace].greatest(last.Began, last.Committed)
 		if known && r.held[workspace] > limit {
 			r.fail(RuleLimit, "workspace %s holds %d slots of %d after transaction %d, committed %s",
 				workspace, r.held[workspace], limit, last.Transaction, clock(last.Committed))
-		}
-	}
-}
-
-// count counts the slots of the item's key, and checks its limits at once: only a claim adds a holder.
-func (r *replay) count(c Change) {
-	for _, l := range r.most {
-		if l.Key != c.Key || c.Holds == c.Held {
-			continue
-		}
-		of := KeyLimit{Key: l.Key, All: l.All}
-		if !l.All {
-			of.Workspace = c.Workspace
-		}
-		if c.Held {
-			r.keys[of]--
-			continue
-		}
-		if r.keys[of]++; r.keys[of] > l.Limit {
-			r.fail(RuleKey, "key %q of workspace %q holds %d slots of %d in transaction %d, committed %s", l.Key, of.Workspace,
-				r.keys[of], l.Limit, c.Transaction, clock(c.Committed))
 		}
 	}
 }
@@ -225,13 +146,16 @@ func (r *replay) apply(c Change) {
 	next := item{status: c.New, workspace: c.Workspace, holds: c.Holds, lease: c.NewLease.Add(c.Ahead),
 		token: c.NewToken, inserted: c.Transaction}
 	if before := r.items[c.ID]; before != nil {
-		next.inserted, next.expired = before.inserted, before.expired
+		next.inserted, next.expired, next.ended, next.by = before.inserted, before.expired, before.ended, before.by
 		if c.Old == "CLAIMED" && c.New != "CLAIMED" && c.NewToken == c.OldToken { // settled
 			if c.New == "FAILED" && before.expired >= lostHolders {
 				r.Orphans[c.Execution] = true
 			}
 			next.expired = 0
 		}
+	}
+	if next.ended.IsZero() && hasEnded(c.New) {
+		next.ended, next.by = c.Began, c.Began.Add(c.Ahead)
 	}
 	if r.items[c.ID] = &next; c.New == "" {
 		delete(r.items, c.ID)
@@ -272,17 +196,17 @@ func (r *replay) checkCap(last Change) {
 		}
 	}
 	r.Leased = max(r.Leased, leased)
-	if limit, _ := r.cap.greatest(last.Began, last.Committed); leased > limit {
+	if limit, _ := r.settings.greatest(last.Began, last.Committed); leased > limit {
 		r.fail(RuleCap, "%d unexpired leases of %d after transaction %d, committed %s", leased, limit,
 			last.Transaction, clock(last.Committed))
 	}
 }
 
 func (r *replay) pauses(c Change) {
-	if r.cap.pausedThroughout(c.Began, c.Committed) {
+	if r.settings.pausedThroughout(c.Began, c.Committed) {
 		r.fail(RulePause, "item %d was claimed at %s while everything was paused", c.ID, clock(c.At))
 	}
-	if r.limits[c.Workspace].pausedThroughout(c.Began, c.Committed) {
+	if r.workspaces[c.Workspace].pausedThroughout(c.Began, c.Committed) {
 		r.fail(RulePause, "item %d was claimed at %s while its workspace was paused", c.ID, clock(c.At))
 	}
 }
@@ -299,6 +223,8 @@ func (r *replay) move(c Change) {
 		r.fail(RuleMoves, "item %d was %q with token %d, and transaction %d found it %q with token %d at %s",
 			c.ID, before.status, before.token, c.Transaction, c.Old, c.OldToken, clock(c.At))
 	case c.Old == "PENDING" && c.New == "" && c.Transaction == before.inserted: // enqueue takes its own row back
+	case c.New == "":
+		r.deleted(c, before)
 	case !stays && !moves[[2]string{c.Old, c.New}]:
 		r.fail(RuleMoves, "item %d went from %q to %q at %s", c.ID, c.Old, c.New, clock(c.At))
 	}

@@ -94,3 +94,60 @@ func named(name string, violations []Violation) []Violation {
 	}
 	return violations
 }
+
+// trialPlants are violations of every rule about an operation, as changes of what became of it.
+var trialPlants = []struct {
+	rule, name string
+	plant      func(t *Trial) bool
+}{
+	{RuleGoesOn, "it does not go on", func(t *Trial) bool { t.Over = false; return true }},
+	{RuleLost, "the item is lost", func(t *Trial) bool { t.Found = nil; return true }},
+	{RuleOneRun, "another run", func(t *Trial) bool {
+		n := slices.IndexFunc(t.Runs, func(r Run) bool { return r.Execution == t.Item.Execution })
+		if n < 0 {
+			return false
+		}
+		run := t.Runs[n]
+		run.RunID = "planted"
+		t.Runs = append(slices.Clone(t.Runs), run)
+		return true
+	}},
+	{RuleEnd, "another end", func(t *Trial) bool { t.Item.Want, t.Item.Or = "planted", ""; return true }},
+	{RuleSignalOnce, "a signal twice", func(t *Trial) bool {
+		t.Received = append(slices.Clone(t.Received), t.Received...)
+		return len(t.Received) > 0
+	}},
+	{RuleSignalOnce, "a signal is lost", func(t *Trial) bool {
+		if len(t.Received) == 0 {
+			return false
+		}
+		t.Received = t.Received[1:]
+		return true
+	}},
+	{RuleSignalOnce, "a signal is given up", func(t *Trial) bool { t.Undelivered = 1; return true }},
+	{RuleStopped, "a stop request is open", func(t *Trial) bool { t.Stop, t.OpenStops = true, 1; return true }},
+	{RuleRetried, "a failure too many", func(t *Trial) bool { return t.fails(t.MostFailures+1, t.MostFailures+1) }},
+	{RuleRetried, "a failure too few", func(t *Trial) bool {
+		return t.FewestFailures > 0 && t.fails(t.FewestFailures-1, t.FewestFailures-1)
+	}},
+	{RuleRetried, "a failure that is not recorded", func(t *Trial) bool { return t.fails(t.MostFailures, -1) }},
+	{RuleSlotFree, "a slot that is lost", func(t *Trial) bool { t.Freed = false; return true }},
+}
+
+// fails counts and records failures of the item.
+func (t *Trial) fails(counted, recorded int) bool {
+	t.Found, t.Recorded = slices.Clone(t.Found), recorded
+	return change(t.Found, func(Found) bool { return true }, func(f *Found) { f.Failures = counted })
+}
+
+// Blind plants a violation of each rule in a copy of a trial without one, and returns the rules that do not see it.
+func (t *Trial) Blind() (blind []string) {
+	for _, p := range trialPlants {
+		changed := *t
+		sees := func(v Violation) bool { return v.Rule == p.rule }
+		if p.plant(&changed) && !slices.ContainsFunc(changed.Judge(), sees) {
+			blind = append(blind, p.rule+": "+p.name)
+		}
+	}
+	return blind
+}

@@ -137,13 +137,16 @@ func words(steps []proxy.Step) string {
 	return strings.Join(names, "; ")
 }
 
-// steps runs the operation once without a cut, and returns its steps.
+// steps runs the operation once without a cut, and returns its steps. What became of it has no violation, and each that
+// is planted must be seen.
 func (op *operation) steps(ctx context.Context, s *Scene) ([]proxy.Step, error) {
 	var steps []proxy.Step
 	t := &trial{}
 	_, broken, err := op.trials(ctx, s, []*trial{t})
 	if err == nil && broken > 0 {
 		err = errors.New("the operation fails without a cut")
+	} else if blind := t.Blind(); err == nil && len(blind) > 0 {
+		err = fmt.Errorf("the audit does not see %q", blind)
 	}
 	for n, step := range t.seen {
 		if op.cuts == nil && !strings.HasPrefix(step.Request, takes) || op.cuts != nil && op.cuts(t.seen, n) {

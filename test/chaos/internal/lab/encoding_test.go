@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,13 @@ func (r *recorded) row(query string, args []any, into ...any) {
 	require.NoError(r, r.db.QueryRow(r.Context(), Query(query), args...).Scan(into...))
 }
 
+// edit changes values that hold, as an operator does.
+func (r *recorded) edit(statement string) {
+	r.Helper()
+	_, err := r.db.Exec(r.Context(), statement)
+	require.NoError(r, err)
+}
+
 // plant executes a statement without the product's triggers.
 func (r *recorded) plant(statement string, args ...any) {
 	r.Helper()
@@ -62,10 +70,16 @@ const claims = `update pgdispatch.workflow_execution_queue
 	    lease_token = lease_token + 1
 	where execution_id = $1::text::uuid`
 
+// changes returns the changes, with those of limits a second earlier: a claim right after one may have missed it.
 func (r *recorded) changes() []audit.Change {
 	r.Helper()
 	changes, err := Changes(r.Context(), r)
 	require.NoError(r, err)
+	for n := range changes {
+		if changes[n].Kind != audit.Item {
+			changes[n].Committed = changes[n].Committed.Add(-time.Second)
+		}
+	}
 	return changes
 }
 
@@ -101,12 +115,73 @@ func TestPlantedStartsBeyondARateAreFoundInTheRecord(t *testing.T) {
 			limit_key)
 			values ($1::text::uuid, $2::text::uuid, $3::text::uuid, 'metered')`, r.workspace, r.definition, execution)
 	}
-	rates := []audit.Rate{{Workspace: r.workspace, PerSecond: 0.5}, {Key: "metered", Starts: 1, Per: time.Minute},
-		{Key: "metered", Workspace: r.workspace, Starts: 1, Per: time.Minute}}
+	r.edit(`update pgdispatch.limits set max_starts = '{1}', per = '{1 minute}' where key = 'metered'`)
 	r.plant(claims, executions[0])
-	require.Empty(t, audit.Rates(r.changes(), rates...))
+	require.Empty(t, audit.Rates(r.changes()))
 	r.plant(claims, executions[1])
-	require.Equal(t, []string{audit.RuleRate, audit.RuleRate, audit.RuleRate}, broken(audit.Rates(r.changes(), rates...)))
+	require.Equal(t, []string{audit.RuleRate, audit.RuleRate, audit.RuleRate}, broken(audit.Rates(r.changes())))
+}
+
+func TestPlantedMistakesOfStatesAndLimitsAreFoundInTheRecord(t *testing.T) {
+	t.Parallel()
+	const dispatched = `update pgdispatch.workflow_execution_queue
+		set status = 'DISPATCHED', dispatched_at = now(), claimed_by = null, lease_expires_at = null
+		where execution_id = $1::text::uuid`
+	const completed = `update pgdispatch.workflow_execution_queue set status = 'COMPLETED', finished_at = now()
+		where execution_id = $1::text::uuid`
+	const cancelled = `update pgdispatch.workflow_execution_queue set status = 'CANCELLED', finished_at = now(),
+		claimed_by = null, claimed_at = null, lease_expires_at = null where execution_id = $1::text::uuid`
+	const stolen = `update pgdispatch.workflow_execution_queue set claimed_by = 'another'
+		where execution_id = $1::text::uuid`
+	const deleted = `delete from pgdispatch.workflow_execution_queue where execution_id = $1::text::uuid`
+	kept := `update pgdispatch.settings set retention = '1 minute', dead_letter_retention = '2 minutes'`
+	for _, c := range []struct {
+		rule, edit string
+		planted    []string // each for both items
+	}{
+		{"", kept, []string{claims, dispatched, completed}},
+		{audit.RuleMoves, kept, []string{claims, cancelled}},
+		{audit.RuleCap, `update pgdispatch.settings set max_claims = 1`, []string{claims}},
+		{audit.RuleLimit, `update pgdispatch.workspaces set max_concurrent_workflows = 1`, []string{claims, dispatched}},
+		{audit.RuleKey, `update pgdispatch.limits set max_concurrent = 1 where key = 'own'`, []string{claims, dispatched}},
+		{audit.RuleKey, `update pgdispatch.limits set max_concurrent = 1 where key = 'shared'`, []string{claims, dispatched}},
+		{"", `delete from pgdispatch.limits`, []string{claims, dispatched}},
+		{audit.RulePause, `update pgdispatch.settings set paused = true`, []string{claims}},
+		{audit.RulePause, `update pgdispatch.workspaces set paused = true`, []string{claims}},
+		{audit.RulePause, `update pgdispatch.limits set paused = true where key = 'own'`, []string{claims}},
+		{audit.RuleTokens, kept, []string{claims, stolen}},
+		{audit.RuleExpiry, kept, []string{claims, strings.ReplaceAll(dispatched, "now()", "now() + interval '1 hour'")}},
+		{audit.RuleKept, kept, []string{claims, dispatched, completed, deleted}},
+		{audit.RuleKept, kept, []string{deleted}},
+	} {
+		t.Run(c.rule+": "+c.edit, func(t *testing.T) {
+			t.Parallel()
+			r := record(t)
+			r.edit(c.edit)
+			key := "own"
+			if strings.Contains(c.edit, "shared") {
+				key = "shared"
+			}
+			executions := []string{uuid.NewString(), uuid.NewString()}
+			for _, execution := range executions {
+				r.exec("cell_enqueue", r.workspace, r.definition, execution, key, nil)
+			}
+			for _, statement := range c.planted {
+				for _, execution := range executions {
+					r.plant(statement, execution)
+				}
+			}
+			got := broken(audit.Replay(r.changes(), 9).Violations)
+			if c.rule == "" {
+				require.Empty(t, got)
+				return
+			}
+			require.Contains(t, got, c.rule)
+			found, err := AllFound(t.Context(), r)
+			require.NoError(t, err)
+			require.Equal(t, c.planted[0] != deleted, len(found) == 2, "what was deleted after its end is found")
+		})
+	}
 }
 
 func TestPlantedMistakesOfPoliciesAreFoundInTheRecord(t *testing.T) {

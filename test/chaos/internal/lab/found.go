@@ -41,6 +41,7 @@ func scanChange(row pgx.CollectableRow) (c audit.Change, err error) {
 	err = row.Scan(&c.Kind, &c.ID, &c.Execution, &c.Workspace, &c.Key, &c.PolicyKey, &c.Marker,
 		&c.Old, &c.New, &c.OldToken, &c.NewToken, &c.Held, &c.Holds,
 		&c.OldOwner, &c.NewOwner, &c.OldLease, &c.NewLease, &moved, &startBefore, &c.Limit, &c.Paused,
+		&c.PerSecond, &c.Starts, &c.Periods, &c.Keep, &c.KeepFailed,
 		&c.Began, &c.At, &c.Committed, &c.Transaction, &ahead)
 	c.Ahead = time.Duration(ahead) * time.Second
 	if moved != nil {

@@ -37,6 +37,8 @@ const (
 	PollInterval = time.Second
 	StartTimeout = time.Second
 	DrainTimeout = 4 * time.Second
+	// Keep and KeepFailed are how long ended items are kept, and failed ones. They are the shortest possible.
+	Keep, KeepFailed = time.Minute, 90 * time.Second
 )
 
 // Database is the name of the only database.
@@ -153,6 +155,9 @@ func (l *Lab) openPostgres(ctx context.Context) (err error) {
 	address := postgres.URL(l.admin.Address, Database) + "&application_name=chaos&pool_max_conns=6" + postgres.Patient
 	if l.db, err = pgxpool.New(ctx, address); err != nil {
 		return fmt.Errorf("open pool: %w", err)
+	}
+	if err := l.Exec(ctx, "set_retention", Keep, KeepFailed); err != nil {
+		return err
 	}
 	if l.Replication, err = proxy.NewTCP(l.primary.Address()); err != nil {
 		return err

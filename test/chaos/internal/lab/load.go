@@ -34,6 +34,10 @@ const (
 	steady, room = 200 * time.Millisecond, 300
 )
 
+// The limits of keys at the beginning: of "shared" over all workspaces, of "own" in each, and of "metered" over all, in
+// two seconds. They are in audit.sql and workspace.sql.
+const Shared, Own, Metered = 6, 2, 8
+
 // Knowledge is what an application knows about the commit of a row.
 type Knowledge string
 

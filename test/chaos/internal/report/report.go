@@ -89,8 +89,11 @@ func check(o *run.Outcome) []string {
 			c.Lost, c.Excused),
 		fmt.Sprintf("%d attempts beyond an item's first", c.Repeated),
 		fmt.Sprintf("%d changes replayed in commit order: %d claims, %d expired leases, "+
-			"at most %d leased at once (W %d); %d items failed because they lost three holders in a row",
-			c.Replay.Changes, c.Replay.Claims, c.Replay.Expired, c.Replay.Leased, lab.Cap, len(c.Replay.Orphans)),
+			"at most %d leased at once (W %d); %d items failed because they lost three holders in a row; "+
+			"%d were deleted after their retention",
+			c.Replay.Changes, c.Replay.Claims, c.Replay.Expired, c.Replay.Leased, lab.Cap, len(c.Replay.Orphans),
+			c.Replay.Deleted),
+		fmt.Sprintf("%d violations planted in copies of this record, each of which was seen", c.Planted),
 		fmt.Sprintf("%d signals, %d calls of enqueue with a key and %d reported ends compared with what they did",
 			c.Signals, c.Calls, c.Pushes),
 		fmt.Sprintf("%d items with an ID of their own, of which %d were refused because of another run and %d followed one; "+
@@ -167,10 +170,10 @@ func Markdown(o *run.Outcome) string {
 		}
 		line("- %s", text)
 	}
-	line("\nThe check replays every change of every item in commit order (%s; %s; %s; %s; %s; %s; %s; %s; %s), "+
+	line("\nThe check replays every change of every item in commit order (%s; %s; %s; %s; %s; %s; %s; %s; %s; %s), "+
 		"compares the applications' own books with the table",
 		audit.RuleMoves, audit.RuleCap, audit.RuleLimit, audit.RuleKey, audit.RuleRate, audit.RuleTokens, audit.RuleExpiry,
-		audit.RulePause, audit.RuleLate)
+		audit.RulePause, audit.RuleLate, audit.RuleKept)
 	line("(%s; %s; %s; %s; %s; %s),", audit.RuleCalls, audit.RuleWaiting, audit.RuleSkip, audit.RuleParams,
 		audit.RuleQuiet, audit.RulePushed)
 	line("(%s; %s; %s) and both with Temporal's list of runs and what workflows received "+

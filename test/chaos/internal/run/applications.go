@@ -18,35 +18,23 @@ const (
 	before = 10 * time.Second
 )
 
-// applications checks what applications do besides inserting: signals, calls of enqueue, and reports of ends. What a
-// failover to a standby without the last commits has changed is left out.
-func (c *Check) applications(ctx context.Context, l *lab.Lab, changes []audit.Change, found []audit.Found) error {
+// applications adds to the record what applications do besides inserting: signals, calls of enqueue, and reports of
+// ends. What a failover to a standby without the last commits has changed is left out.
+func (c *Check) applications(ctx context.Context, l *lab.Lab, r *audit.Record) error {
 	lossy := l.Lossy()
 	overlaps := func(from, to time.Time) bool {
 		return slices.ContainsFunc(lossy,
 			func(w lab.Window) bool { return !to.Before(w.From.Add(-before)) && !from.After(w.To) })
 	}
-	rates := []audit.Rate{{Key: "metered", Starts: 8, Per: 2 * time.Second}}
-	for _, w := range l.Load.Workspaces {
-		rates = append(rates, audit.Rate{Workspace: w.ID, Key: "metered", Starts: 3, Per: time.Second},
-			audit.Rate{Workspace: w.ID, Key: "metered", Starts: 5, Per: 2 * time.Second})
-		if w.Rate > 0 {
-			rates = append(rates, audit.Rate{Workspace: w.ID, PerSecond: w.Rate})
-		}
-	}
-	c.Violations = append(c.Violations, audit.Rates(changes, rates...)...)
-
-	var pushes []audit.Push
 	for _, p := range l.Load.Pushes() {
 		if !overlaps(p.At, p.At) {
-			pushes = append(pushes, p.Push)
+			r.Pushes = append(r.Pushes, p.Push)
 		}
 	}
-	c.Pushes = len(pushes)
-	c.Violations = append(c.Violations, audit.Pushes(pushes, found)...)
+	c.Pushes = len(r.Pushes)
 
 	ended := map[string]bool{}
-	for _, f := range found {
+	for _, f := range r.Found {
 		ended[f.Execution] = f.Status == "COMPLETED"
 	}
 	var signalled []string
@@ -60,16 +48,18 @@ func (c *Check) applications(ctx context.Context, l *lab.Lab, changes []audit.Ch
 	if err != nil {
 		return err
 	}
+	r.Signals = map[string]audit.Received{}
 	for _, execution := range signalled {
 		c.Signals += len(signals[execution].Signals)
-		c.Violations = append(c.Violations, audit.Signals(execution, signals[execution].Signals, received[execution])...)
+		r.Signals[execution] = audit.Received{Sent: signals[execution].Signals, Received: received[execution]}
 	}
-	return c.policies(ctx, l, changes, ended, overlaps)
+	return c.policies(ctx, l, r, ended, overlaps)
 }
 
-func (c *Check) policies(ctx context.Context, l *lab.Lab, changes []audit.Change, ended map[string]bool,
-	overlaps func(from, to time.Time) bool) error {
+func (c *Check) policies(ctx context.Context, l *lab.Lab, r *audit.Record, ended map[string]bool,
+	overlaps func(from, to time.Time) bool) (err error) {
 	calls := slices.Clone(l.Load.Calls())
+	r.Calls, c.Calls = calls, len(calls)
 	skipped := map[string]bool{}
 	for n := range calls {
 		if call := &calls[n]; overlaps(call.Sent, call.Answered) {
@@ -78,14 +68,12 @@ func (c *Check) policies(ctx context.Context, l *lab.Lab, changes []audit.Change
 		}
 	}
 	var keyed []string
-	for _, change := range changes {
+	for _, change := range r.Changes {
 		if change.PolicyKey != "" && change.Old == "" && ended[change.Execution] && !skipped[change.Execution] {
 			keyed = append(keyed, change.Execution)
 		}
 	}
-	ran, err := results[string](ctx, l, keyed, temporal.WorkflowID)
-	c.Calls = len(calls)
-	c.Violations = append(c.Violations, audit.Policies(calls, changes, ran)...)
+	r.Ran, err = results[string](ctx, l, keyed, temporal.WorkflowID)
 	return err
 }
 

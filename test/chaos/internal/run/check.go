@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +28,12 @@ const (
 	ruleQuiet = "everything ends after the last fault"
 	ruleBooks = "no execution is open once every item has ended"
 	ruleSlots = "every slot can be used again"
+	ruleKept  = "what ended long ago is deleted, with all that belongs to it"
+	ruleSees  = "the audit sees a violation of each rule in this run's record"
 )
+
+// overdue is the age at which a deletion is late: a pass begins each minute, and a fault may take one or two.
+const overdue = lab.KeepFailed + 4*time.Minute
 
 // Check is the result of the check after a run.
 type Check struct {
@@ -46,6 +52,8 @@ type Check struct {
 	Kinds Kinds
 	// Replay is the result of replaying the database's changes.
 	Replay audit.Summary
+	// Planted is the number of planted violations that the audit has seen in this run's record.
+	Planted int
 	// Running holds the most workflows of a workspace that ran at the same time, and its limit.
 	Running map[string][2]int
 	// Quiet is how long everything took to end after the last fault.
@@ -127,14 +135,22 @@ func (c *Check) quiet(ctx context.Context, l *lab.Lab) error {
 	}
 }
 
-// books checks that no execution is open once every item has ended.
+// books checks that no execution is open once every item has ended, and that what ended long ago is deleted.
 func (c *Check) books(ctx context.Context, l *lab.Lab) error {
-	var open int
-	if err := l.Row(ctx, "executions_open", nil, &open); err != nil {
+	var open, old, left int
+	err := errors.Join(l.Row(ctx, "executions_open", nil, &open), l.Row(ctx, "overdue", []any{overdue}, &old),
+		l.Row(ctx, "left_behind", nil, &left))
+	if err != nil {
 		return err
 	}
 	if open > 0 && c.Quiet <= quiescence {
 		c.fail(ruleBooks, "%d executions are open though every item has ended", open)
+	}
+	if old > 0 {
+		c.fail(ruleKept, "%d items ended longer than %s ago, and are there", old, overdue)
+	}
+	if left > 0 {
+		c.fail(ruleKept, "%d rows are left of items and limits that were deleted", left)
 	}
 	return nil
 }
@@ -145,37 +161,41 @@ func (c *Check) histories(ctx context.Context, l *lab.Lab) error {
 	if err != nil {
 		return err
 	}
-	c.Replay = audit.Replay(changes, lab.Cap, audit.KeyLimit{Key: "shared", All: true, Limit: 6},
-		audit.KeyLimit{Key: "own", Limit: 2})
-	c.Violations = append(append(c.Violations, l.Violations()...), c.Replay.Violations...)
 	found, err := lab.AllFound(ctx, l)
 	if err != nil {
 		return err
 	}
-	expected := c.expected(resolve(l.Load.Rows(), l.Load.Calls(), changes))
-	for n := range expected {
-		if e := &expected[n]; c.Replay.Orphans[e.Execution] {
-			e.Or, e.Counted, e.Orphan = "FAILED", true, true
+	r := &audit.Record{Cap: lab.Cap, Changes: changes, Found: found, Limits: map[string]int{},
+		Expected: c.expected(resolve(l.Load.Rows(), l.Load.Calls(), changes))}
+	if r.Runs, err = lab.AllRuns(ctx, l, r.Expected, found); err != nil {
+		return err
+	}
+	if err := c.applications(ctx, l, r); err != nil {
+		return err
+	}
+	for _, w := range l.Load.Workspaces {
+		r.Limits[w.ID] = w.Limit
+		if w.Elastic {
+			r.Limits[w.ID] = elasticMost
 		}
 	}
-	violations, resolved := audit.Rows(expected, found)
-	c.Resolved = resolved
+	j := r.Judge()
+	c.Replay, c.Resolved, c.Runs = j.Summary, j.Resolved, len(r.Runs)
+	c.Violations = append(c.Violations, l.Violations()...)
+	c.excuse(l, j.Violations)
 	for _, f := range found {
 		c.Repeated += max(f.Attempts-1, 0)
 	}
-	runs, err := lab.AllRuns(ctx, l, expected, found)
-	if err != nil {
-		return err
+	c.Running = map[string][2]int{}
+	for _, w := range l.Load.Workspaces {
+		c.Running[w.Name] = [2]int{j.Greatest[w.ID], r.Limits[w.ID]}
 	}
-	if err := c.applications(ctx, l, changes, found); err != nil {
-		return err
+	c.kinds(r.Expected, found, r.Runs)
+	blind, seen := r.Blind()
+	c.Planted = seen
+	for _, plant := range blind {
+		c.fail(ruleSees, "%s: not seen", plant)
 	}
-	c.Runs = len(runs)
-	c.Violations = append(c.Violations, violations...)
-	c.excuse(l, audit.Runs(expected, found, runs))
-	c.excuse(l, audit.Named(expected, found, runs, changes))
-	c.kinds(expected, found, runs)
-	c.running(l, expected, found, runs)
 	return nil
 }
 
@@ -188,23 +208,6 @@ func (c *Check) excuse(l *lab.Lab, violations []audit.Violation) {
 		} else {
 			c.Violations = append(c.Violations, v)
 		}
-	}
-}
-
-// running holds Temporal's own times against the limits.
-func (c *Check) running(l *lab.Lab, expected []audit.Expected, found []audit.Found, runs []audit.Run) {
-	limits := map[string]int{}
-	for _, w := range l.Load.Workspaces {
-		limits[w.ID] = w.Limit
-		if w.Elastic {
-			limits[w.ID] = elasticMost
-		}
-	}
-	violations, greatest := audit.Running(expected, found, runs, limits)
-	c.excuse(l, violations)
-	c.Running = map[string][2]int{}
-	for _, w := range l.Load.Workspaces {
-		c.Running[w.Name] = [2]int{greatest[w.ID], limits[w.ID]}
 	}
 }
 

@@ -57,6 +57,8 @@ func (o *Outcome) Add(other *Outcome) {
 	c.Replay.Changes += d.Replay.Changes
 	c.Replay.Claims += d.Replay.Claims
 	c.Replay.Expired += d.Replay.Expired
+	c.Replay.Deleted += d.Replay.Deleted
+	c.Planted += d.Planted
 	c.Replay.Leased = max(c.Replay.Leased, d.Replay.Leased)
 	for name, theirs := range d.Running {
 		c.Running[name] = [2]int{max(c.Running[name][0], theirs[0]), theirs[1]}

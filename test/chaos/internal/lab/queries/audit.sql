@@ -9,12 +9,13 @@ return coalesce(nullif(current_setting('chaos.ahead', true), ''), '0')::interval
 
 create table chaos.changes (
     seq         bigint generated always as identity primary key,
-    -- item, workspace or settings.
+    -- item, workspace, settings or key.
     kind        text not null,
+    -- The item or the limit of a key.
     item        bigint,
     execution   uuid,
     workspace   uuid,
-    -- The item's limit key.
+    -- The item's limit key, or the key of the limit.
     key         text,
     -- The key and the number of the call of pgdispatch.enqueue that the item's params are of.
     policy_key  text,
@@ -34,9 +35,15 @@ create table chaos.changes (
     moved_at    timestamptz,
     -- The item's, by this server's own clock.
     start_before timestamptz,
-    -- The new values of a workspace or of the settings.
+    -- The new values of a workspace, of the settings, or of the limit of a key. Nulls of a limit mean that there is none.
     new_limit   integer,
     new_paused  boolean,
+    new_rate    float8,
+    new_starts  integer[],
+    new_periods float8[], -- in seconds
+    -- How long the settings keep ended items, and failed ones, in seconds. Null means forever.
+    new_keep    float8,
+    new_keep_failed float8,
     began       timestamptz not null default transaction_timestamp() - chaos.ahead(),
     at          timestamptz not null default clock_timestamp() - chaos.ahead(),
     ahead       interval not null default chaos.ahead(),
@@ -51,6 +58,38 @@ create function chaos.holds(status text, outcome_unknown boolean) returns boolea
 language sql immutable
 return coalesce(status in ('CLAIMED', 'DISPATCHED') or (status = 'PENDING' and outcome_unknown), false);
 
+-- What was deleted after its end.
+create table chaos.gone_items as select * from pgdispatch.workflow_execution_queue with no data;
+create table chaos.gone_executions as select * from pgdispatch.workflow_executions with no data;
+
+-- Every item with its execution, in its last state.
+create view chaos.found as
+with item as (
+    select q.id, q.execution_id, q.workspace_id, q.status, q.failure_count, q.attempt_count, q.last_error, e.error, e.result_note, e.result,
+           e.status as execution_status, e.run_id
+    from pgdispatch.workflow_execution_queue q
+    left join pgdispatch.workflow_executions e on e.id = q.execution_id
+    union all
+    select q.id, q.execution_id, q.workspace_id, q.status, q.failure_count, q.attempt_count, q.last_error, e.error, e.result_note, e.result,
+           e.status, e.run_id
+    from chaos.gone_items q
+    left join chaos.gone_executions e on e.id = q.execution_id
+)
+select i.execution_id::text, i.workspace_id::text, i.status, i.failure_count, i.attempt_count, coalesce(i.last_error, '') as error,
+       concat_ws(' ', i.error, i.result_note, i.result) as said, coalesce(i.execution_status, '') as execution_status, coalesce(i.run_id, '') as run_id
+from item i;
+
+create function chaos.execution_gone() returns trigger language plpgsql security definer as $$
+begin
+    insert into chaos.gone_executions select old.*;
+    return null;
+end;
+$$;
+
+create trigger chaos_audit after delete on pgdispatch.workflow_executions
+for each row execute function chaos.execution_gone();
+alter table pgdispatch.workflow_executions enable always trigger chaos_audit;
+
 create function chaos.item_changed() returns trigger language plpgsql security definer as $$
 begin
     insert into chaos.changes (kind, item, execution, workspace, key, policy_key, marker, old_status, new_status, old_token, new_token,
@@ -61,6 +100,9 @@ begin
             old.claimed_by, new.claimed_by, old.lease_expires_at, new.lease_expires_at,
             case new.status when 'DISPATCHED' then new.dispatched_at when 'FAILED' then new.finished_at end,
             coalesce(new.start_before, old.start_before));
+    if tg_op = 'DELETE' and old.status in ('COMPLETED', 'FAILED', 'CANCELLED') then
+        insert into chaos.gone_items select old.*;
+    end if;
     return null;
 end;
 $$;
@@ -84,10 +126,12 @@ $$;
 
 create function chaos.workspace_changed() returns trigger language plpgsql security definer as $$
 begin
-    perform chaos.seen_at_once(new.max_concurrent_workflows < old.max_concurrent_workflows or new.paused and not old.paused);
-    insert into chaos.changes (kind, workspace, new_limit, new_paused)
+    perform chaos.seen_at_once(new.max_concurrent_workflows < old.max_concurrent_workflows or new.paused and not old.paused
+        or tg_op = 'UPDATE' and coalesce(new.max_starts_per_second, 'infinity') < coalesce(old.max_starts_per_second, 'infinity'));
+    insert into chaos.changes (kind, workspace, new_limit, new_paused, new_rate)
     select 'workspace', new.id, pgdispatch.burst_limit(
-        coalesce(new.max_concurrent_workflows, t.max_concurrent_workflows), coalesce(new.max_burst_workflows, t.max_burst_workflows)), new.paused
+        coalesce(new.max_concurrent_workflows, t.max_concurrent_workflows), coalesce(new.max_burst_workflows, t.max_burst_workflows)),
+        new.paused, new.max_starts_per_second
     from pgdispatch.workspace_tiers t
     where t.plan = new.plan;
     return null;
@@ -100,13 +144,32 @@ for each row execute function chaos.workspace_changed();
 create function chaos.settings_changed() returns trigger language plpgsql security definer as $$
 begin
     perform chaos.seen_at_once(new.max_claims < old.max_claims or new.paused and not old.paused);
-    insert into chaos.changes (kind, new_limit, new_paused) values ('settings', new.max_claims, new.paused);
+    insert into chaos.changes (kind, new_limit, new_paused, new_keep, new_keep_failed)
+    values ('settings', new.max_claims, new.paused, extract(epoch from new.retention), extract(epoch from new.dead_letter_retention));
     return null;
 end;
 $$;
 
 create trigger chaos_audit after update on pgdispatch.settings
 for each row execute function chaos.settings_changed();
+
+create function chaos.key_changed() returns trigger language plpgsql security definer as $$
+begin
+    perform chaos.seen_at_once(tg_op = 'INSERT' and exists (
+            select from pgdispatch.workflow_execution_queue q
+            where q.limit_key = new.key and (new.workspace_id is null or q.workspace_id = new.workspace_id))
+        or tg_op = 'UPDATE' and (new.paused and not old.paused
+        or coalesce(new.max_concurrent < old.max_concurrent, new.max_concurrent is not null)
+        or coalesce(new.max_starts < old.max_starts, new.max_starts is not null)));
+    insert into chaos.changes (kind, item, key, workspace, new_limit, new_paused, new_starts, new_periods)
+    values ('key', coalesce(new.id, old.id), coalesce(new.key, old.key), coalesce(new.workspace_id, old.workspace_id), new.max_concurrent,
+            coalesce(new.paused, false), new.max_starts, array(select extract(epoch from p) from unnest(new.per) p));
+    return null;
+end;
+$$;
+
+create trigger chaos_audit after insert or update or delete on pgdispatch.limits
+for each row execute function chaos.key_changed();
 
 -- Markers that show whether a standby has caught up.
 create table chaos.markers (id bigint generated always as identity primary key, at timestamptz not null default clock_timestamp());

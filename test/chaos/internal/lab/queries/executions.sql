@@ -1,1 +1,1 @@
-select q.execution_id::text from pgdispatch.workflow_execution_queue q
+select f.execution_id from chaos.found f
