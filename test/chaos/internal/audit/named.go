@@ -116,12 +116,16 @@ func Named(expected []Expected, found []Found, runs []Run, changes []Change) []V
 	return n.violations
 }
 
+// accepted is how long before the end of another run one may begin by Temporal's times: Temporal takes the time of a
+// start before it finds that the other is open, waits for its end, and goes on.
+const accepted = time.Second
+
 func (n *namings) beside(chains []*chain) {
 	for i := 1; i < len(chains); i++ {
 		before, c := chains[i-1], chains[i]
 		run := c.runs[0]
 		switch {
-		case c.start.Before(before.ends):
+		case c.start.Before(before.ends.Add(-accepted)):
 			n.fail(c.start, RuleBeside, "%s: run %s of %q began at %s, and %s of %q closed at %s", run.ID, run.RunID,
 				run.Execution, clock(c.start), before.runs[0].RunID, before.runs[0].Execution, clock(before.ends))
 		case n.known[run.Execution].Policy == Reject:

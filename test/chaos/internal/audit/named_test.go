@@ -59,7 +59,8 @@ func TestNamedItemsAreJudgedByTheirPolicies(t *testing.T) {
 		spoil      func(s *scene)
 	}{
 		{"one after the other", "", newScene(), func(*scene) {}},
-		{"a run beside another", RuleBeside, newScene(), func(s *scene) { s.runs[1].Start = at(5) }},
+		{"a run beside another", RuleBeside, newScene(), func(s *scene) { s.runs[1].Start = at(4) }},
+		{"a run that waited for the other's end", "", newScene(), func(s *scene) { s.runs[1].Start = at(5) }},
 		{"a run beside one that is open", RuleBeside, newScene().policy(UseExisting), func(s *scene) {
 			s.runs = append(s.runs, Run{Kind: Workflow, ID: "x", RunID: "run-c", Status: "RUNNING", Start: at(3)})
 		}},

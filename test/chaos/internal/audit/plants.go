@@ -115,7 +115,7 @@ var plants = []struct {
 		}
 		return len(r.Limits) > 0
 	}},
-	{RuleBeside, "a run begins beside another", func(r *Record) bool { return r.again(Reuse, -time.Millisecond) }},
+	{RuleBeside, "a run begins beside another", func(r *Record) bool { return r.again(Reuse, -2*accepted) }},
 	{RuleRefused, "an item is refused twice", func(r *Record) bool {
 		return r.named(func(f Found) bool { return f.Status == "FAILED" && f.RunID == "" }, func(f *Found) { f.Failures = 2 })
 	}},
@@ -206,7 +206,7 @@ func (r *Record) again(policy string, after time.Duration) bool {
 		return false
 	}
 	second := r.Runs[n]
-	second.RunID, second.Start = "planted", second.Close.Add(after)
+	second.RunID, second.Start, second.Close = "planted", second.Close.Add(after), second.Close.Add(time.Hour)
 	r.Runs = append(r.Runs, second)
 	return true
 }

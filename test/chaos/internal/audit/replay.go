@@ -251,7 +251,7 @@ func (r *replay) move(c Change) {
 	case c.Old == "CLAIMED" && !stays && c.Moved.After(c.OldLease):
 		r.fail(RuleExpiry, "item %d was settled as %s at %s by %s, whose lease had ended at %s", c.ID, c.New, clock(c.Moved),
 			c.OldOwner, clock(c.OldLease))
-	case c.Old != "CLAIMED" && c.NewToken != c.OldToken && c.Old != "":
+	case c.Old != "CLAIMED" && c.NewToken != c.OldToken && c.Old != "" && c.New != "":
 		r.fail(RuleTokens, "item %d changed its token from %d to %d while %s at %s", c.ID, c.OldToken,
 			c.NewToken, c.Old, clock(c.At))
 	}

@@ -41,6 +41,9 @@ func Save(dir string, shard, shards int, o *run.Outcome) error {
 	}
 	text, err := json.Marshal(r)
 	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err == nil {
 		err = os.WriteFile(recordPath(dir, shard, shards), text, 0o644)
 	}
 	if err != nil {
