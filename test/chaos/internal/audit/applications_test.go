@@ -217,6 +217,20 @@ var spoiled = []struct {
 		}
 		s.calls, s.ran = s.calls[:2], nil
 	}},
+	{"an item that is handed back and changed", "", func(s *story) {
+		s.write = func(b *keyedBook) {
+			b.keyed(0, "PENDING", "1").keyed(0, "CLAIMED", "1").keyed(0, "PENDING", "1").keyed(0, "PENDING", "2")
+			b.keyed(0, "CLAIMED", "2")
+		}
+		s.calls[1].Sent, s.calls[1].Answered, s.calls = at(3), at(5), s.calls[:2]
+	}},
+	{"an item that may have been started and is changed", RuleParams, func(s *story) {
+		s.write = func(b *keyedBook) {
+			b.keyed(0, "PENDING", "1").keyed(0, "CLAIMED", "1").keyed(0, "PENDING", "1").keyed(0, "PENDING", "2")
+			b.changes[2].Holds, b.changes[3].Held, b.changes[3].Holds = true, true, true
+		}
+		s.calls[1].Sent, s.calls[1].Answered, s.calls, s.ran = at(3), at(5), s.calls[:2], nil
+	}},
 	{"params that are lost", RuleParams, func(s *story) { s.ran["a"] = "1" }},
 	{"two items that wait", RuleWaiting, func(s *story) {
 		s.write = func(b *keyedBook) { b.keyed(0, "PENDING", "1").keyed(1, "PENDING", "2") }

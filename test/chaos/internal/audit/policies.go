@@ -13,7 +13,8 @@ const (
 	RuleWaiting = "one item of a key waits"
 	// RuleSkip forbids two open items of a key that is only used with skip.
 	RuleSkip = "skip inserts nothing while an item of its key is open"
-	// RuleParams forbids changes of an item that was claimed, and requires that the last params before it are run.
+	// RuleParams forbids changes of an item that is claimed or may have been started, and requires that the last params
+	// before its claim are run.
 	RuleParams = "a claimed item keeps its params, and they are run"
 	// RuleQuiet forbids that a debounced item is claimed before it has been quiet.
 	RuleQuiet = "a debounced item is not claimed before it is due"
@@ -40,7 +41,7 @@ const SkipPrefix = "skip-"
 // keyed is an item with a key.
 type keyed struct {
 	execution, key string // the key with its workspace
-	marker, ran    string // ran: the marker at its first claim
+	marker, ran    string // ran: the marker at its last claim
 	created, ended time.Time
 	createdAhead   time.Duration
 	open, claimed  bool
@@ -122,8 +123,12 @@ func (s *calls) change(c Change) {
 	case c.Marker != item.marker:
 		s.mark(c, item)
 	}
-	if c.Old == "PENDING" && c.New == "CLAIMED" && !item.claimed {
-		item.claimed, item.ran = true, item.marker
+	if c.Old != "PENDING" || c.New != "CLAIMED" || c.Held {
+		return
+	}
+	item.ran = item.marker // one that was handed back may have been changed since
+	if !item.claimed {
+		item.claimed = true
 		s.due(c, item)
 	}
 }
@@ -137,8 +142,8 @@ func sign(more bool) int {
 
 // mark notes that a call has changed an item.
 func (s *calls) mark(c Change, item *keyed) {
-	if item.claimed {
-		s.fail(RuleParams, "call %s changed %s at %s, after it was claimed", c.Marker, c.Execution, clock(c.At))
+	if c.Old != "" && (c.Old != "PENDING" || c.Held) {
+		s.fail(RuleParams, "call %s changed %s at %s, while it was claimed", c.Marker, c.Execution, clock(c.At))
 	}
 	if before, twice := s.by[c.Marker]; twice {
 		s.fail(RuleCalls, "call %s has changed %s and %s", c.Marker, before.Execution, c.Execution)

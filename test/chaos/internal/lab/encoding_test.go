@@ -66,10 +66,25 @@ func (r *recorded) plant(statement string, args ...any) {
 	require.NoError(r, err)
 }
 
-const claims = `update pgdispatch.workflow_execution_queue
-	set status = 'CLAIMED', claimed_by = 'me', claimed_at = now(), lease_expires_at = now() + interval '1 minute',
-	    lease_token = lease_token + 1
-	where execution_id = $1::text::uuid`
+// Statements that plant what becomes of an item.
+const (
+	claims = `update pgdispatch.workflow_execution_queue
+		set status = 'CLAIMED', claimed_by = 'me', claimed_at = now(), lease_expires_at = now() + interval '1 minute',
+		    lease_token = lease_token + 1
+		where execution_id = $1::text::uuid`
+	executed = `insert into pgdispatch.workflow_executions
+			(id, workspace_id, workflow_definition_id, workflow_definition_version_id, queue_item_id, status, run_id, started_at)
+		select q.execution_id, q.workspace_id, q.workflow_definition_id, v.id, q.id, 'RUNNING', 'r', now()
+		from pgdispatch.workflow_execution_queue q
+		join pgdispatch.workflow_definition_versions v using (workflow_definition_id)
+		where q.execution_id = $1::text::uuid`
+	dispatched = `update pgdispatch.workflow_execution_queue
+		set status = 'DISPATCHED', dispatched_at = now(), claimed_by = null, lease_expires_at = null
+		where execution_id = $1::text::uuid`
+	completed = `update pgdispatch.workflow_execution_queue set status = 'COMPLETED', finished_at = now()
+		where execution_id = $1::text::uuid`
+	deleted = `delete from pgdispatch.workflow_execution_queue where execution_id = $1::text::uuid`
+)
 
 // changes returns the changes, with those of limits a second earlier: a claim right after one may have missed it.
 func (r *recorded) changes() []audit.Change {
@@ -125,17 +140,11 @@ func TestPlantedStartsBeyondARateAreFoundInTheRecord(t *testing.T) {
 
 func TestPlantedMistakesOfStatesAndLimitsAreFoundInTheRecord(t *testing.T) {
 	t.Parallel()
-	const dispatched = `update pgdispatch.workflow_execution_queue
-		set status = 'DISPATCHED', dispatched_at = now(), claimed_by = null, lease_expires_at = null
-		where execution_id = $1::text::uuid`
-	const completed = `update pgdispatch.workflow_execution_queue set status = 'COMPLETED', finished_at = now()
-		where execution_id = $1::text::uuid`
 	const cancelled = `update pgdispatch.workflow_execution_queue set status = 'CANCELLED', finished_at = now(),
 		claimed_by = null, claimed_at = null, lease_expires_at = null where execution_id = $1::text::uuid`
 	const stolen = `update pgdispatch.workflow_execution_queue set claimed_by = 'another'
 		where execution_id = $1::text::uuid`
 	const older = `update chaos.changes set began = began - interval '1 hour' where execution = $1::text::uuid`
-	const deleted = `delete from pgdispatch.workflow_execution_queue where execution_id = $1::text::uuid`
 	kept := `update pgdispatch.settings set retention = '1 minute', dead_letter_retention = '2 minutes'`
 	for _, c := range []struct {
 		rule, edit string
@@ -261,16 +270,8 @@ func TestPlantedReportsOfEndsAreFoundInTheRows(t *testing.T) {
 			execution := uuid.NewString()
 			r.exec("enqueue", r.workspace, r.definition, []string{execution}, `{"ms": 1}`, 0, time.Duration(0), nil, nil)
 			r.plant(claims, execution)
-			r.plant(`insert into pgdispatch.workflow_executions
-					(id, workspace_id, workflow_definition_id, workflow_definition_version_id, queue_item_id, status, run_id,
-						started_at)
-				select q.execution_id, q.workspace_id, q.workflow_definition_id, v.id, q.id, 'RUNNING', 'r', now()
-				from pgdispatch.workflow_execution_queue q
-				join pgdispatch.workflow_definition_versions v using (workflow_definition_id)
-				where q.execution_id = $1::text::uuid`, execution)
-			r.plant(`update pgdispatch.workflow_execution_queue
-				set status = 'DISPATCHED', dispatched_at = now(), claimed_by = null, lease_expires_at = null
-				where execution_id = $1::text::uuid`, execution)
+			r.plant(executed, execution)
+			r.plant(dispatched, execution)
 			push := audit.Push{Execution: execution, Marker: "pushed 1", First: true}
 			if query == "push_finish" {
 				r.row(query, []any{execution, "COMPLETED", push.Marker}, &push.First)
@@ -289,4 +290,41 @@ func TestPlantedReportsOfEndsAreFoundInTheRows(t *testing.T) {
 			require.Equal(t, []string{audit.RulePushed}, judge())
 		})
 	}
+}
+
+func TestPlantedRemainsAreFoundInTheTables(t *testing.T) {
+	t.Parallel()
+	r := record(t)
+	call := r.call("mixed-1", "replace")
+	var open, running, old int
+	var oldest []string
+	r.row("open_items", nil, &open, &oldest)
+	require.Equal(t, 1, open)
+	r.exec("signal", call.Execution, "note", "1")
+	r.plant(claims, call.Execution)
+	r.plant(executed, call.Execution)
+	r.plant(dispatched, call.Execution)
+	r.exec("request_cancel", call.Execution)
+	r.plant(`insert into pgdispatch.item_failures (item_id, failure, attempt, error) select q.id, 1, 1, 'planted'
+		from pgdispatch.workflow_execution_queue q where q.execution_id = $1::text::uuid`, call.Execution)
+	r.plant(`insert into pgdispatch.parked_items (item_id, error, attempts, try_at) select q.id, 'planted', 1, now()
+		from pgdispatch.workflow_execution_queue q where q.execution_id = $1::text::uuid`, call.Execution)
+	var dispatched int
+	r.row("probe_items", []any{[]string{call.Execution}}, &dispatched)
+	require.Equal(t, 1, dispatched)
+	r.plant(completed, call.Execution)
+	r.row("executions_open", nil, &running)
+	require.Equal(t, 1, running)
+	r.row("overdue", []any{time.Hour}, &old)
+	require.Zero(t, old)
+	r.row("overdue", []any{-time.Second}, &old)
+	require.Equal(t, 1, old)
+	left := func() []string {
+		places, err := Rows(t.Context(), r, "left_behind", pgx.RowTo[string])
+		require.NoError(t, err)
+		return places
+	}
+	require.Empty(t, left())
+	r.plant(deleted, call.Execution)
+	require.ElementsMatch(t, []string{"executions", "signals", "stop requests", "failures", "keys", "parked items"}, left())
 }
