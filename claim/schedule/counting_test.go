@@ -250,8 +250,8 @@ func TestEachRuleThatIsLeftOutPassesALimit(t *testing.T) {
 // A planted row takes each limit beyond what it allows, in each state in which it holds a slot.
 func TestEachLimitThatIsPassedIsSeen(t *testing.T) {
 	t.Parallel()
-	holding := []modelRow{{state: rowClaimed}, {state: rowDispatched}, {state: rowDoubt}, {state: rowWaits, open: openTake},
-		{state: rowDoubt, open: openTake}, {state: rowClaimed, open: openRequeue}}
+	holding := []modelRow{{state: rowClaimed}, {state: rowDispatched}, {state: rowDoubt},
+		{state: rowWaits, open: openTake}, {state: rowDoubt, open: openTake}, {state: rowClaimed, open: openRequeue}}
 	free := []modelRow{{state: rowWaits}, {state: rowEnded}, {state: rowForgettable},
 		{state: rowDispatched, open: openTake}}
 	for name, c := range map[string]struct {

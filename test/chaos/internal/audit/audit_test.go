@@ -177,22 +177,26 @@ func TestNothingIsDeletedBeforeItsRetentionIsOver(t *testing.T) {
 	ended := func() *book { return (&book{}).limit(9).add(keep).insert(1).to(1, "CLAIMED", nil) }
 	completed := func() *book { return ended().to(1, "DISPATCHED", nil).to(1, "COMPLETED", nil) }
 	ahead := func(by time.Duration) func(*Change) { return func(c *Change) { c.Ahead = by } }
+	setBack := func() *book {
+		return ended().to(1, "DISPATCHED", nil).to(1, "COMPLETED", ahead(time.Hour)).to(1, "COMPLETED", nil)
+	}
 	for name, c := range map[string]struct {
 		broken  bool
 		history *book
 	}{
-		"completed long ago":    {false, completed().wait(60).to(1, "", nil)},
-		"completed recently":    {true, completed().wait(50).to(1, "", nil)},
-		"failed long ago":       {false, ended().to(1, "FAILED", nil).wait(90).to(1, "", nil)},
-		"failed recently":       {true, ended().to(1, "FAILED", nil).wait(60).to(1, "", nil)},
-		"changed after its end": {false, completed().wait(50).to(1, "COMPLETED", nil).wait(10).to(1, "", nil)},
-		"kept longer since":     {true, completed().add(longer).wait(60).to(1, "", nil)},
-		"kept forever":          {true, completed().add(off).wait(60).to(1, "", nil)},
-		"waiting":               {true, (&book{}).limit(9).add(keep).insert(1).wait(600).to(1, "", nil)},
-		"running":               {true, ended().to(1, "DISPATCHED", nil).wait(600).to(1, "", nil)},
-		"the clock jumped":      {false, completed().to(1, "", ahead(time.Hour))},
-		"the clock was set back": {false, ended().to(1, "DISPATCHED", nil).to(1, "COMPLETED", ahead(time.Hour)).wait(60).
-			to(1, "", nil)},
+		"completed long ago":               {false, completed().wait(60).to(1, "", nil)},
+		"completed recently":               {true, completed().wait(50).to(1, "", nil)},
+		"failed long ago":                  {false, ended().to(1, "FAILED", nil).wait(90).to(1, "", nil)},
+		"failed recently":                  {true, ended().to(1, "FAILED", nil).wait(60).to(1, "", nil)},
+		"changed after its end":            {false, completed().wait(50).to(1, "COMPLETED", nil).wait(10).to(1, "", nil)},
+		"kept longer since":                {true, completed().add(longer).wait(60).to(1, "", nil)},
+		"kept forever":                     {true, completed().add(off).wait(60).to(1, "", nil)},
+		"waiting":                          {true, (&book{}).limit(9).add(keep).insert(1).wait(600).to(1, "", nil)},
+		"running":                          {true, ended().to(1, "DISPATCHED", nil).wait(600).to(1, "", nil)},
+		"the clock jumped":                 {false, completed().to(1, "", ahead(time.Hour))},
+		"the clock was set back":           {false, setBack().wait(60).to(1, "", nil)},
+		"the clock was set back recently":  {true, setBack().wait(50).to(1, "", nil)},
+		"it was set back and jumped again": {false, setBack().wait(10).to(1, "", ahead(90*time.Second))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -61,10 +61,9 @@ type item struct {
 	holds     bool
 	lease     time.Time // by the server's own clock
 	token     int64
-	inserted  int64 // the transaction that inserted it
-	expired   int   // how many of its leases in a row
-	ended     time.Time
-	by        time.Time // ended, by the server's own clock
+	inserted  int64     // the transaction that inserted it
+	expired   int       // how many of its leases in a row
+	ended     time.Time // by the server's own clock, and not after a time to which that was set back
 }
 
 // flush is how long a value may hold after the commit that replaced it: Postgres takes a commit's timestamp before it
@@ -80,6 +79,7 @@ type replay struct {
 	held   map[string]int
 	used   map[limitKey]int // held slots, by key
 	leased map[int64]bool
+	ahead  time.Duration // how far the server's clock is
 	history
 	Summary
 }
@@ -114,6 +114,7 @@ func (r *replay) transaction(changes []Change) {
 		if c.Kind != Item {
 			continue
 		}
+		r.setBack(c)
 		r.move(c)
 		r.late(c)
 		if c.Old == "PENDING" && c.New == "CLAIMED" {
@@ -146,7 +147,7 @@ func (r *replay) apply(c Change) {
 	next := item{status: c.New, workspace: c.Workspace, holds: c.Holds, lease: c.NewLease.Add(c.Ahead),
 		token: c.NewToken, inserted: c.Transaction}
 	if before := r.items[c.ID]; before != nil {
-		next.inserted, next.expired, next.ended, next.by = before.inserted, before.expired, before.ended, before.by
+		next.inserted, next.expired, next.ended = before.inserted, before.expired, before.ended
 		if c.Old == "CLAIMED" && c.New != "CLAIMED" && c.NewToken == c.OldToken { // settled
 			if c.New == "FAILED" && before.expired >= lostHolders {
 				r.Orphans[c.Execution] = true
@@ -155,7 +156,7 @@ func (r *replay) apply(c Change) {
 		}
 	}
 	if next.ended.IsZero() && hasEnded(c.New) {
-		next.ended, next.by = c.Began, c.Began.Add(c.Ahead)
+		next.ended = c.Began.Add(c.Ahead)
 	}
 	if r.items[c.ID] = &next; c.New == "" {
 		delete(r.items, c.ID)

@@ -109,8 +109,19 @@ func hasEnded(status string) bool {
 	return status == "COMPLETED" || status == "FAILED" || status == "CANCELLED"
 }
 
-// deleted checks that an item is not deleted before its retention is over, by the machine's or the server's clock: the
-// product measures it by the server's, and again from when it was set back.
+// setBack dates what ended by a later clock to when the server's clock was set back: from then on it is kept.
+func (r *replay) setBack(c Change) {
+	if now := c.Began.Add(c.Ahead); c.Ahead < r.ahead {
+		for _, one := range r.items {
+			if one.ended.After(now) {
+				one.ended = now
+			}
+		}
+	}
+	r.ahead = c.Ahead
+}
+
+// deleted checks that an item is not deleted before its retention is over, by the server's clock.
 func (r *replay) deleted(c Change, before *item) {
 	r.Deleted++
 	if !hasEnded(c.Old) {
@@ -127,7 +138,7 @@ func (r *replay) deleted(c Change, before *item) {
 			keep = min(keep, kept)
 		}
 	}
-	if age := max(c.At.Sub(before.ended), c.At.Add(c.Ahead).Sub(before.by)); age.Seconds() < keep {
+	if age := c.At.Add(c.Ahead).Sub(before.ended); age.Seconds() < keep {
 		r.fail(RuleKept, "item %d was deleted at %s, %s after it became %s; the retention is %.0f s", c.ID, clock(c.At), age,
 			c.Old, keep)
 	}

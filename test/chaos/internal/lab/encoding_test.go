@@ -326,5 +326,6 @@ func TestPlantedRemainsAreFoundInTheTables(t *testing.T) {
 	}
 	require.Empty(t, left())
 	r.plant(deleted, call.Execution)
-	require.ElementsMatch(t, []string{"executions", "signals", "stop requests", "failures", "keys", "parked items"}, left())
+	require.ElementsMatch(t,
+		[]string{"executions", "signals", "stop requests", "failures", "keys", "parked items"}, left())
 }

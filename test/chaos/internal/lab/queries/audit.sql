@@ -76,7 +76,8 @@ with item as (
     left join chaos.gone_executions e on e.id = q.execution_id
 )
 select i.execution_id::text, i.workspace_id::text, i.status, i.failure_count, i.attempt_count, coalesce(i.last_error, '') as error,
-       concat_ws(' ', i.error, i.result_note, i.result) as said, coalesce(i.execution_status, '') as execution_status, coalesce(i.run_id, '') as run_id
+       concat_ws(' ', i.error, i.result_note, i.result) as said, coalesce(i.execution_status, '') as execution_status,
+       coalesce(i.run_id, '') as run_id
 from item i;
 
 create function chaos.execution_gone() returns trigger language plpgsql security definer as $$
