@@ -7,6 +7,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
 
 // call is a request to Postgres or Temporal that has not been answered.
@@ -65,7 +66,7 @@ func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, err
 	claims, reads, signals := false, true, false
 	for _, one := range all {
 		switch one.name {
-		case "claim", "claim_single":
+		case "claim", "claim_single", "claim_head":
 			claims = true
 		case "signal_take":
 			signals = true
@@ -84,7 +85,13 @@ func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, err
 	c.run = func() (error, bool) {
 		c.tx = w.tables.Begin(!d.async)
 		for _, one := range all {
-			c.tables = append(c.tables, handlers[one.name](w, d.of, c.tx, one.args))
+			found := handlers[one.name](w, d.of, c.tx, one.args)
+			if refused := w.refusal; refused != nil {
+				w.refusal = nil
+				w.tables.Close(c.tx, false)
+				return refused, false
+			}
+			c.tables = append(c.tables, found)
 		}
 		if reads {
 			w.tables.Close(c.tx, false)
@@ -94,10 +101,11 @@ func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, err
 		}
 		return nil, false
 	}
-	if err := w.send(ctx, c); err != nil {
+	err := w.send(ctx, c)
+	if err != nil && !postgres.IsRefused(err) { // then those before it were answered
 		return nil, err
 	}
-	return c.tables, nil
+	return c.tables, err
 }
 
 // takes reports whether a transaction takes signals, which only one does at a time.

@@ -75,7 +75,7 @@ type results struct {
 }
 
 func (r *results) Query() (pgx.Rows, error) {
-	if r.err != nil {
+	if r.next == len(r.tables) {
 		return &rows{err: r.err, at: -1}, r.err
 	}
 	r.next++

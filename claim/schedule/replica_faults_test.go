@@ -7,7 +7,11 @@ import (
 
 // fault does something bad.
 func (w *world) fault() {
-	switch w.IntN(9) {
+	switch w.IntN(10) {
+	case 8:
+		item := int64(max(w.tables.Rows()-w.IntN(10), 1))
+		w.say("a trigger rejects item %d", item)
+		w.tables.Refuses[item] = true
 	case 0:
 		w.count("crashes")
 		w.say("Postgres crashes, %d commits are not on disk", w.tables.Unsafe())

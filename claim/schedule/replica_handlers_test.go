@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
@@ -23,7 +24,7 @@ var handlers map[string]handler
 func init() {
 	handlers = map[string]handler{
 		"lock_claims": func(*world, *replica, *schedule.SimulatedTx, []any) table { return table{{"lock_claims": nil}} },
-		"claim":       claims, "claim_single": claimsSingle,
+		"claim":       claims, "claim_single": claimsSingle, "claim_head": claimHead, "park": park,
 		"dispatched": settles("dispatched"), "retry": settles("retry"), "release": settles("release"),
 		"fail":      settles("fail"),
 		"heartbeat": heartbeat, "release_unread": releaseUnread, "last_token": lastToken, "unlocked": unlocked,
@@ -61,13 +62,32 @@ func itemsOf(executions []string) []int64 {
 }
 
 func claims(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
+	return w.claimed(of, w.tables.Claim(tx, of.n, args[2].(*string) != nil, w.proposed(args[4].(string))), false)
+}
+
+func claimHead(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows table) {
+	if head := w.tables.Head(of.n, w.proposed(args[2].(string))); head != nil {
+		rows = table{{"id": head.ID, "workspace_id": head.Workspace}}
+	}
+	return rows
+}
+
+func park(w *world, of *replica, _ *schedule.SimulatedTx, args []any) table {
+	w.say("%s parks %d", of.name, args[0])
+	w.count("parked")
+	return table{{"park": w.tables.Park(args[0].(int64))}}
+}
+
+// proposed reads a claim_proposal.
+func (w *world) proposed(text string) schedule.Proposal {
 	var sent struct {
-		Epoch      *uuid.UUID `json:"epoch"`
-		AtMost     int        `json:"at_most"`
-		Leased     int        `json:"leased"`
-		LeasedTo   int64      `json:"leased_to"`
-		Unanswered int        `json:"unanswered"`
-		Alone      bool       `json:"alone"`
+		Epoch      *uuid.UUID     `json:"epoch"`
+		AtMost     int            `json:"at_most"`
+		Leased     int            `json:"leased"`
+		LeasedTo   int64          `json:"leased_to"`
+		Unanswered int            `json:"unanswered"`
+		Alone      bool           `json:"alone"`
+		Namespaces map[string]int `json:"namespaces"`
 		Entries    []struct {
 			WorkspaceID uuid.UUID `json:"workspace_id"`
 			Priority    int       `json:"priority"`
@@ -81,7 +101,7 @@ func claims(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
 			HeldTo      int64     `json:"held_to"`
 		} `json:"entries"`
 	}
-	if err := json.Unmarshal([]byte(args[4].(string)), &sent); err != nil {
+	if err := json.Unmarshal([]byte(text), &sent); err != nil {
 		panic(err)
 	}
 	p := schedule.Proposal{AtMost: sent.AtMost, Unanswered: sent.Unanswered, Alone: sent.Alone,
@@ -94,7 +114,8 @@ func claims(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
 			Key: e.LimitKey, Items: e.Items, Burst: e.Burst, From: schedule.Position{Due: e.RunAt, ID: e.ID},
 			Receipt: schedule.Receipt{Floor: e.Floor, Held: e.Held, To: e.HeldTo}})
 	}
-	return w.claimed(of, w.tables.Claim(tx, of.n, args[2].(*string) != nil, p), false)
+	w.tables.Allow(sent.Namespaces, w.namespaceOf)
+	return p
 }
 
 func claimsSingle(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
@@ -104,11 +125,17 @@ func claimsSingle(w *world, of *replica, tx *schedule.SimulatedTx, args []any) t
 		Entries: []schedule.Entry{{Workspace: schedule.WorkspaceID(workspace), Priority: args[8].(int), Items: args[9].(int),
 			From:    schedule.Position{Due: args[10].(time.Time), ID: args[11].(int64)},
 			Receipt: schedule.Receipt{Floor: args[12].(int64), Held: args[13].(int), To: args[14].(int64)}}}}
+	w.tables.Allow(nil, nil)
 	return w.claimed(of, w.tables.Single(tx, of.n, args[2].(*string) != nil, p), true)
 }
 
 // claimed are the rows of a claim. The standing is in the first row if it was claimed by claim_single.
 func (w *world) claimed(of *replica, c schedule.SimulatedClaim, single bool) (rows table) {
+	if c.Refused {
+		w.count("refused")
+		w.refusal = &pgconn.PgError{Severity: "ERROR", Code: "P0001", Message: "not this item"}
+		return nil
+	}
 	for _, i := range c.Items {
 		problem := ""
 		if i.Lost >= 3 {
@@ -123,7 +150,10 @@ func (w *world) claimed(of *replica, c schedule.SimulatedClaim, single bool) (ro
 	} else {
 		rows = append(rows, standing)
 	}
-	standing["standing"] = []byte(c.Standing)
+	if standing["standing"] = []byte(c.Standing); w.rare(150) {
+		w.count("unreadable")
+		standing["standing"] = [][]byte{[]byte("{}"), []byte("?"), nil}[w.IntN(3)]
+	}
 	return rows
 }
 

@@ -19,6 +19,7 @@ import (
 func (w *world) drains() string {
 	w.calm, w.Rand = true, rand.New(rand.NewPCG(1, 2)) // also if the choices are over
 	w.temporal.away, w.temporal.blocked = false, map[string]bool{}
+	clear(w.tables.Refuses)
 	for n := range w.tables.Workspaces() {
 		w.tables.LimitWorkspace(n, 2, 2, false)
 	}

@@ -42,6 +42,7 @@ type world struct {
 	duty     *gateSession   // the session on duty
 	told     map[any]*wakes // what open transactions will notify of
 	log      bytes.Buffer
+	refusal  error // of the statement that has just run
 	verbose  bool
 	broken   string
 	counts   map[string]int

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"cmp"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -103,6 +104,10 @@ type simPostgres struct {
 	claiming  *simTx // holder of the lock
 	// alive reports whether a replica renews its presence: its lost leases do not count. Nil: none does.
 	alive func(replica int) bool
+	// allowed is how many items of a lane a claim may take, for lanes that are limited; laneOf names a workspace's lane.
+	allowed map[string]int
+	laneOf  func(WorkspaceID) string
+	parked  map[int64]time.Time // items that claims skip until then
 	// Lies is a planted mistake: see TestTheSimulationSeesWhatIsPlanted.
 	Lies string
 }
@@ -265,16 +270,20 @@ func (p *simPostgres) claimIn(tx *simTx, owner int, q Proposal, at time.Time) (a
 	entries, rooms := p.keyed(q.Entries)
 	p.grant(entries, same, &a)
 	p.requeue(tx)
-	most, rows := min(q.AtMost, a.Room), p.inOrder()
+	most, rows := min(q.AtMost, a.Room), slices.DeleteFunc(p.inOrder(), p.skips)
+	allowed := maps.Clone(p.allowed)
 	for _, r := range rows {
 		if mine := tx.version(r); mine != nil { // it has just been put back
 			r = mine
 		}
 		if q.Unanswered > a.Unanswered && most > a.Unanswered && r.status == rowDoubt && !r.locked && !r.due.After(at) &&
-			(r.lost >= 2) == q.Alone {
+			(r.lost >= 2) == q.Alone && p.lets(allowed, r) {
 			a.Unanswered++
 			taken = append(taken, p.take(tx, owner, r))
 		}
+	}
+	if a.Unanswered > 0 && allowed != nil {
+		most = a.Unanswered
 	}
 	for n, e := range q.Entries {
 		st := &a.Standings[n]
@@ -284,7 +293,7 @@ func (p *simPostgres) claimIn(tx *simTx, owner int, q Proposal, at time.Time) (a
 				continue
 			}
 			mine := slices.ContainsFunc(taken, func(o *simRow) bool { return o.id == r.id })
-			if !mine && !r.locked && st.Taken < st.Granted && len(taken) < most && !r.due.After(at) {
+			if !mine && !r.locked && st.Taken < st.Granted && len(taken) < most && !r.due.After(at) && p.lets(allowed, r) {
 				st.Taken++
 				taken = append(taken, p.take(tx, owner, r))
 			} else if left := r.position(); !mine && st.Next == nil {
@@ -305,6 +314,25 @@ func (p *simPostgres) claimIn(tx *simTx, owner int, q Proposal, at time.Time) (a
 		tx.epoch = Epoch{p.epochs}
 	}
 	return a, taken
+}
+
+// skips reports whether an item is parked.
+func (p *simPostgres) skips(r *simRow) bool { return p.parked[r.id].After(p.now) }
+
+// lets reports whether a claim may take another item of a row's lane, and counts it.
+func (p *simPostgres) lets(allowed map[string]int, r *simRow) bool {
+	if allowed == nil {
+		return true
+	}
+	lane := p.laneOf(r.workspace)
+	left, limited := allowed[lane]
+	if limited && left == 0 {
+		return false
+	}
+	if limited {
+		allowed[lane]--
+	}
+	return true
 }
 
 // leasedIn reports whether a row is leased as a transaction sees it, which may have settled it.

@@ -14,6 +14,8 @@ import (
 // transaction that the caller commits.
 type Simulated struct {
 	simPostgres
+	// Refuses are items whose claim a user's trigger rejects.
+	Refuses map[int64]bool
 	// Beyond counts the items that claims have given beyond the limits of their workspaces.
 	Beyond  int
 	broken  string
@@ -26,7 +28,8 @@ type SimulatedTx = simTx
 
 // NewSimulated returns tables with these limits and burst limits of workspaces, and no items.
 func NewSimulated(r *rand.Rand, limits, bursts []int) *Simulated {
-	s := &Simulated{ended: map[int64]bool{}, simPostgres: simPostgres{r: r,
+	s := &Simulated{ended: map[int64]bool{}, Refuses: map[int64]bool{}, simPostgres: simPostgres{r: r,
+		parked: map[int64]time.Time{},
 		limits: append([]int{0}, limits...), bursts: append([]int{0}, bursts...)}} // no workspace has the number 0
 	s.insert(s.Begin(true), WorkspaceID{}, "", 0, time.Time{}) // IDs begin at 1
 	s.Close(s.open[0], false)
@@ -101,6 +104,32 @@ type SimulatedItem struct {
 type SimulatedClaim struct {
 	Items    []SimulatedItem
 	Standing string
+	// Refused means that a user's trigger rejects one of the items, so that the transaction must be rolled back.
+	Refused bool
+}
+
+// Allow limits the items of lanes for the next claims, as the proposals say.
+func (s *Simulated) Allow(lanes map[string]int, laneOf func(WorkspaceID) string) {
+	s.allowed, s.laneOf = lanes, laneOf
+}
+
+// Head is the statement claim_head: the first item that a claim is about to take, or none.
+func (s *Simulated) Head(owner int, p Proposal) *SimulatedItem {
+	last, epochs := s.last, s.epochs
+	tx := s.begin(true)
+	_, taken := s.claimIn(tx, owner, p, s.now)
+	s.close(tx, false)
+	if s.last, s.epochs = last, epochs; len(taken) == 0 {
+		return nil
+	}
+	return &SimulatedItem{ID: taken[0].id, Workspace: taken[0].workspace}
+}
+
+// Park is the statement of that name.
+func (s *Simulated) Park(id int64) (isNew bool) {
+	_, found := s.parked[id]
+	s.parked[id] = s.now.Add(time.Minute)
+	return !found
 }
 
 // Single is the statement claim_single. Nil means that it declines the proposal.
@@ -117,6 +146,9 @@ func (s *Simulated) Single(tx *SimulatedTx, owner int, watches bool, p Proposal)
 // Claim is the statement claim.
 func (s *Simulated) Claim(tx *SimulatedTx, owner int, watches bool, p Proposal) (c SimulatedClaim) {
 	answer, taken := s.claimIn(tx, owner, p, s.now)
+	if c.Refused = slices.ContainsFunc(taken, func(r *simRow) bool { return s.Refuses[r.id] }); c.Refused {
+		return c
+	}
 	s.check(tx, p, taken)
 	unanswered := taken[:answer.Unanswered]
 	for _, row := range taken {
