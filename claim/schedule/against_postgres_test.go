@@ -21,15 +21,17 @@ func TestMain(m *testing.M) { sqltest.Main(m) }
 // twins are a simulated Postgres and a real one. They are given the same operations, and must give the same answers.
 // Each operation commits at once. IDs and tokens are the same in both, and so is the time.
 type twins struct {
-	*simPostgres
+	*Simulated
 	*sqltest.Shop
-	t        *testing.T
-	receipts map[WorkspaceID]Receipt // of the last answers, in the current epoch
-	leased   Receipt
-	epoch    string          // of the real one
-	grants   int             // items that claims have given
-	tokens   map[int64]int64 // of the items of the last claim
-	cases    map[string]int
+	t         *testing.T
+	receipts  map[WorkspaceID]Receipt // of the last answers, in the current epoch
+	leased    Receipt
+	epoch     string   // of the real one
+	seen      snapshot // of the last look, and that of the real one
+	reallySaw string
+	grants    int             // items that claims have given
+	tokens    map[int64]int64 // of the items of the last claim
+	cases     map[string]int
 }
 
 const (
@@ -40,7 +42,8 @@ const (
 
 func newTwins(t *testing.T, seed uint64) *twins {
 	t.Helper()
-	w := &twins{simPostgres: &simPostgres{r: rand.New(rand.NewPCG(seed, 4))}, Shop: sqltest.NewShop(t), t: t,
+	simulated := &Simulated{simPostgres: simPostgres{r: rand.New(rand.NewPCG(seed, 4))}, ended: map[int64]bool{}}
+	w := &twins{Simulated: simulated, Shop: sqltest.NewShop(t), t: t,
 		receipts: map[WorkspaceID]Receipt{}, cases: map[string]int{}}
 	w.Execute("delete from pgdispatch.workspaces")
 	w.Execute("update pgdispatch.settings set max_claims = $1", simW)
@@ -57,6 +60,7 @@ func newTwins(t *testing.T, seed uint64) *twins {
 	}
 	w.last = sqltest.Scalar[int64](w.Shop,
 		"select case when is_called then last_value else last_value - 1 end from pgdispatch.lease_tokens")
+	w.seen, w.reallySaw = w.snapshot(), sqltest.Scalar[string](w.Shop, "select pg_current_snapshot()::text")
 	// The first real ID is not zero, as the simulated one is.
 	first := sqltest.Scalar[int64](w.Shop,
 		"select nextval(pg_get_serial_sequence('pgdispatch.workflow_execution_queue', 'id'))")
@@ -78,18 +82,21 @@ func (w *twins) some(states ...byte) *simRow {
 }
 
 // both changes a simulated row by a commit, and then the real one by a statement.
-func (w *twins) both(row *simRow, change func(next *simRow), statement string, args ...any) {
-	tx := w.begin(true)
-	change(w.change(tx, row))
-	w.close(tx, true)
+func (w *twins) both(change func(tx *simTx), statement string, args ...any) {
+	tx := w.Begin(true)
+	change(tx)
+	w.Close(tx, true)
+	require.Empty(w.t, w.broken)
 	done, err := w.Conns.Exec(w.t.Context(), statement, args...)
 	require.NoError(w.t, err)
-	require.EqualValues(w.t, 1, done.RowsAffected(), "%+v", row)
+	require.EqualValues(w.t, 1, done.RowsAffected())
 }
 
 func (w *twins) step() (name string) {
 	w.now = time.Now().Truncate(time.Microsecond)
-	switch n := w.r.IntN(16); {
+	switch n := w.r.IntN(18); {
+	case n > 15:
+		return w.looks()
 	case n < 4:
 		w.enqueue()
 		return "enqueue"
@@ -117,7 +124,7 @@ func (w *twins) enqueue() {
 		due = w.now.Add(time.Hour)
 	}
 	tx := w.begin(true)
-	row := &simRow{status: rowEnded,
+	row := &simRow{status: rowEnded, xid: tx.xid,
 		item: item{workspace: workspace, priority: priority, id: int64(len(w.rows)), key: key, due: due}}
 	w.rows = append(w.rows, row)
 	w.change(tx, row).status = rowWaits
@@ -135,18 +142,22 @@ func (w *twins) settles() string {
 		return "nothing to settle"
 	}
 	ids, tokens := []int64{row.id}, []int64{row.token}
-	switch w.r.IntN(4) {
+	settle := func(verb string, unanswered bool, args ...any) {
+		w.both(func(tx *simTx) { w.Settle(tx, row.owner, verb, row.id, row.token, 0, unanswered, 0) }, sql.Text(verb),
+			append([]any{ids, tokens}, args...)...)
+	}
+	switch w.r.IntN(5) {
 	case 0:
-		w.both(row, func(next *simRow) { next.waits(); next.lost = 0 }, sql.Text("release"), ids, tokens,
-			[]string{""}, []time.Duration{0}, []bool{false})
+		settle("release", false, []string{""}, []time.Duration{0}, []bool{false})
 		return "release"
 	case 1:
-		w.both(row, func(next *simRow) { next.unknown, next.lost = true, 0; next.waits() }, sql.Text("release"), ids, tokens,
-			[]string{""}, []time.Duration{0}, []bool{true})
+		settle("release", true, []string{""}, []time.Duration{0}, []bool{true})
 		return "release, unanswered"
+	case 2:
+		settle("fail", false, []string{"no"})
+		return "fail"
 	default:
-		w.both(row, func(next *simRow) { next.status, next.lost = rowDispatched, 0 }, sql.Text("dispatched"), ids, tokens,
-			[]string{"run"}, nil)
+		settle("dispatched", false, []string{"run"}, nil)
 		return "dispatched"
 	}
 }
@@ -157,7 +168,7 @@ func (w *twins) expires() string {
 	if row == nil {
 		return "nothing to expire"
 	}
-	w.both(row, func(next *simRow) { next.lease = w.now.Add(-time.Second) }, `update pgdispatch.workflow_execution_queue
+	w.both(func(tx *simTx) { w.change(tx, row).lease = w.now.Add(-time.Second) }, `update pgdispatch.workflow_execution_queue
 		set lease_expires_at = clock_timestamp() - interval '1 second' where id = $1`, row.id)
 	return "expire"
 }
@@ -167,7 +178,8 @@ func (w *twins) ends() string {
 	if row == nil {
 		return "nothing to end"
 	}
-	w.both(row, func(next *simRow) { next.status = rowEnded }, `select from pgdispatch.workflow_execution_queue q
+	w.ended[row.id] = true
+	w.both(func(tx *simTx) { w.Finish(tx, row.id) }, `select from pgdispatch.workflow_execution_queue q
 		where q.id = $1 and pgdispatch.finish(q.execution_id, 'COMPLETED', null, null)`, row.id)
 	return "end"
 }
@@ -177,6 +189,9 @@ func (w *twins) limit() string {
 	w.limits[n], w.bursts[n] = w.r.IntN(9), w.r.IntN(12)
 	w.Execute(`update pgdispatch.workspaces set max_concurrent_workflows = $2, max_burst_workflows = $3 where id = $1`,
 		uuid.UUID(WorkspaceID{byte(n)}).String(), w.limits[n], w.bursts[n])
+	tx := w.begin(true)
+	tx.mark(Change{Workspace: WorkspaceID{byte(n)}})
+	w.close(tx, true)
 	return "limit"
 }
 
@@ -208,7 +223,7 @@ func (w *twins) proposal() Proposal {
 		p.Unanswered, p.AtMost = 1, 1
 	}
 	if w.r.IntN(4) > 0 {
-		p.Epoch, p.Leased = w.simPostgres.epoch, w.leased
+		p.Epoch, p.Leased = w.Simulated.epoch, w.leased
 	}
 	knows := w.r.IntN(4) > 0 // the entries of a workspace have the same receipt
 	for range w.r.IntN(4) {
@@ -250,7 +265,7 @@ func (w *twins) claims() {
 	for id, token := range w.tokens {
 		w.rows[id].token = token
 	}
-	require.Equal(w.t, w.simPostgres.epoch == Epoch{}, epoch == nil && len(got.Items) == 0, "an epoch begins with a claim")
+	require.Equal(w.t, w.Simulated.epoch == Epoch{}, epoch == nil && len(got.Items) == 0, "an epoch begins with a claim")
 	w.epoch = sqltest.Scalar[string](w.Shop, "select coalesce((select id::text from pgdispatch.epoch), '')")
 	for n, e := range p.Entries {
 		w.receipts[e.Workspace] = a.Standings[n].Receipt
@@ -284,5 +299,5 @@ func TestTheSimulatedPostgresAnswersClaimsAsTheRealOneDoes(t *testing.T) {
 		})
 	}
 	t.Logf("%d operations: %v, %d items given", operations, cases, grants)
-	require.Positive(t, min(grants, cases["counted true"], cases["counted false"], cases["unanswered"], cases["expire"]))
+	require.Positive(t, min(grants, cases["counted true"], cases["counted false"], cases["unanswered"], cases["expire"], cases["look"]))
 }

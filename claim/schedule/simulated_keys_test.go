@@ -182,6 +182,8 @@ func (p *simPostgres) keyFull(s scope) bool {
 func (p *simPostgres) setKeyLimit(s scope, most int, rates []simRate, deleted bool) {
 	l := p.keyLimit(s)
 	switch {
+	case deleted && l == nil:
+		return
 	case deleted:
 		p.keyLimits = slices.DeleteFunc(p.keyLimits, func(o *simLimit) bool { return o == l })
 	case l == nil:
