@@ -168,7 +168,8 @@ func (w *twins) expires() string {
 	if row == nil {
 		return "nothing to expire"
 	}
-	w.both(func(tx *simTx) { w.change(tx, row).lease = w.now.Add(-time.Second) }, `update pgdispatch.workflow_execution_queue
+	w.both(func(tx *simTx) { w.change(tx, row).lease = w.now.Add(-time.Second) },
+		`update pgdispatch.workflow_execution_queue
 		set lease_expires_at = clock_timestamp() - interval '1 second' where id = $1`, row.id)
 	return "expire"
 }
@@ -299,5 +300,6 @@ func TestTheSimulatedPostgresAnswersClaimsAsTheRealOneDoes(t *testing.T) {
 		})
 	}
 	t.Logf("%d operations: %v, %d items given", operations, cases, grants)
-	require.Positive(t, min(grants, cases["counted true"], cases["counted false"], cases["unanswered"], cases["expire"], cases["look"]))
+	require.Positive(t, min(grants, cases["counted true"], cases["counted false"], cases["unanswered"], cases["expire"],
+		cases["look"]))
 }

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,25 +136,40 @@ func seeds(usual int) (first, number int) {
 func TestReplicasOverAPostgresAndATemporalThatFailLoseNothing(t *testing.T) {
 	t.Parallel()
 	first, number := seeds(200)
-	counts, items := map[string]int{}, 0
-	for seed := first; seed < first+number; seed++ {
-		choices, quiet := schedule.SeededChoices(uint64(seed)), seed%4 == 1
-		w, said := simulate(t, choices, quiet, "")
-		if said != "" {
-			short, why := shortest(t, choices, w, said)
-			t.Fatalf("seed %d: %s\nThe shortest run that was found, %d steps: %s\n%s\n%s", seed, said, short.steps, why,
-				short.tables.Describe(), short.log.String())
+	var mu sync.Mutex
+	counts := map[string]int{}
+	t.Run("seeds", func(t *testing.T) {
+		for shard := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint("shard ", shard), func(t *testing.T) {
+				t.Parallel()
+				for seed := first + shard; seed < first+number; seed += runtime.GOMAXPROCS(0) {
+					w := simulateSeed(t, seed)
+					mu.Lock()
+					for what, n := range w.counts {
+						counts[what] += n
+					}
+					counts["items"] += w.tables.Rows()
+					mu.Unlock()
+				}
+			})
 		}
-		if os.Getenv("PGDISPATCH_LOG") != "" {
-			t.Log(w.log.String())
-		}
-		for what, n := range w.counts {
-			counts[what] += n
-		}
-		items += w.tables.Rows()
+	})
+	t.Logf("%d seeds: %v", number, counts)
+	require.Positive(t,
+		min(counts["crashes"], counts["kills"], counts["lost"], counts["lock timeouts"], counts["signals"]))
+}
+
+// simulateSeed makes the run of a seed, in which nothing may go wrong.
+func simulateSeed(t *testing.T, seed int) *world {
+	t.Helper()
+	choices := schedule.SeededChoices(uint64(seed))
+	w, said := simulate(t, choices, seed%4 == 1, "")
+	if said != "" {
+		short, why := shortest(t, choices, w, said)
+		t.Fatalf("seed %d: %s\nThe shortest run that was found, %d steps: %s\n%s\n%s", seed, said, short.steps, why,
+			short.tables.Describe(), short.log.String())
 	}
-	t.Logf("%d seeds, %d items, %v", number, items, counts)
-	require.Positive(t, min(counts["crashes"], counts["kills"], counts["lost"], counts["lock timeouts"]))
+	return w
 }
 
 // Each invariant of the simulation sees a violation of it.
