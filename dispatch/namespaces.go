@@ -38,8 +38,6 @@ type namespace struct {
 	allowed int // how many of its items the next claim may take, if it is limited
 	// held means that the last claim may have left due items because of allowed.
 	held bool
-	// resumed means that it accepts workflows again, but no claim has looked for the skipped items yet.
-	resumed bool
 }
 
 func (n *namespace) limited() bool { return n.breaker.open() || n.limiter.limits() }
@@ -57,7 +55,7 @@ func (s *namespaces) get(name string) *namespace {
 // several reports whether items may use namespaces other than name, counting those that are limited.
 func (s *namespaces) several(name string) bool {
 	for other, n := range s.known {
-		if other != name && (n.limited() || n.resumed) {
+		if other != name && n.limited() {
 			return true
 		}
 	}
@@ -83,12 +81,11 @@ func (s *namespaces) allows(now time.Time, free, workers int, expectsWork bool) 
 	}
 	wanted := claim.Wanted{AtMost: s.connection.allows(now, free, workers-free)}
 	for name, n := range s.known {
-		if !n.limited() && !n.resumed {
+		if !n.limited() {
 			continue
 		}
 		n.allowed = n.limiter.allows(now, n.breaker.allows(now, wanted.AtMost, n.busy), expectsWork || n.held)
 		if !s.several(name) {
-			n.resumed = false
 			return claim.Wanted{AtMost: n.allowed}
 		}
 		if wanted.Namespaces == nil {
@@ -135,7 +132,7 @@ func (s *namespaces) took(now time.Time, wanted claim.Wanted, items []claim.Item
 	for name, n := range s.known {
 		n.limiter.spend(now, given[name], given[name] == n.allowed)
 		if allowed, limited := wanted.Namespaces[name]; limited {
-			n.held, n.resumed = given[name] >= allowed, false
+			n.held = given[name] >= allowed
 		} else {
 			n.held = false
 		}
@@ -207,7 +204,6 @@ func (s *namespaces) accepted(name string) (closed bool) {
 	if s.connection.open() && s.only != "" && s.only != name {
 		s.get(s.only).breaker = s.connection // there is another namespace, so only that one is paused, as logged
 	}
-	n.resumed = n.resumed || n.breaker.open()
 	closed = s.connection.open() || n.breaker.open()
 	s.connection.close()
 	n.breaker.close()

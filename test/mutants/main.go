@@ -5,6 +5,7 @@
 //	go run -C test ./mutants -show            # with the tests' output: do they fail for the right reason?
 //	go run -C test ./mutants -o mutants.md    # also writes the table to a Markdown file
 //	go run -C test ./mutants -random 200 -seed 7  # changes that nobody chose instead; prints those that no test notices
+//	go run -C test ./mutants -random 20 -seed 7 -only claim/schedule  # of one directory
 //
 // A mutant names a function in Go or embedded SQL, and replaces text in it. The go command reads the changed file
 // through its -overlay flag.
@@ -35,7 +36,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	flags.SetOutput(out)
 	root := flags.String("root", "..", "the repository's `directory`")
-	only := flags.String("only", "", "only the mutants whose names, or with -random whose files, contain this `text`")
+	only := flags.String("only", "", "only the mutants whose names contain this `text`, or with -random whose directory it is")
 	path := flags.String("o", "", "also write the table to this Markdown `file`")
 	show := flags.Bool("show", false, "also print the tests' output")
 	random := flags.Int("random", 0, "instead of the table, test this `number` of changes that are made at random")

@@ -246,7 +246,7 @@ func TestChangesMadeAtRandomAreNoticedOrSurvive(t *testing.T) {
 		}
 		at := strings.Index(file, "true")
 		c := change{file: "a/guard.go", text: file, at: at, end: at + len("true"), now: now, packages: []string{"./a"}}
-		if got := l.notice(t.Context(), c); got != want {
+		if got, _ := l.notice(t.Context(), c); got != want {
 			t.Errorf("%s: %s, want %s", now, got, want)
 		}
 	}

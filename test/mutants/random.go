@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"math/rand/v2"
-	"strings"
+	"path"
+	"slices"
 	"sync"
 	"time"
 )
@@ -25,11 +28,11 @@ func (l lab) random(ctx context.Context, number int, seed uint64, only string, o
 	}
 	chosen := list[:0]
 	for _, c := range list {
-		if strings.Contains(c.file, only) {
+		if only == "" || path.Dir(c.file) == only {
 			chosen = append(chosen, c)
 		}
 	}
-	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(chosen), func(a, b int) { chosen[a], chosen[b] = chosen[b], chosen[a] })
+	slices.SortStableFunc(chosen, func(a, b change) int { return cmp.Compare(a.lot(seed), b.lot(seed)) })
 	fmt.Fprintf(out, "%d changes could be made; testing %d of them, chosen by seed %d\n", len(chosen), number, seed)
 	var workers sync.WaitGroup
 	d := draw{left: chosen, number: number}
@@ -37,9 +40,9 @@ func (l lab) random(ctx context.Context, number int, seed uint64, only string, o
 		workers.Go(func() {
 			for c, more := d.next(ctx); more; c, more = d.next(ctx) {
 				began := time.Now()
-				v := l.notice(ctx, c)
+				v, by := l.notice(ctx, c)
 				d.tell(c, v)
-				fmt.Fprintf(out, "%-9s %4.0f s  %s\n", v, time.Since(began).Seconds(), c)
+				fmt.Fprintf(out, "%-9s %4.0f s  %-16s  %s\n", v, time.Since(began).Seconds(), by, c)
 			}
 		})
 	}
@@ -53,6 +56,15 @@ func (l lab) random(ctx context.Context, number int, seed uint64, only string, o
 	}
 	return fmt.Errorf("%d of %d changes survived: write a test for each, take its code away, or say why it means nothing",
 		len(d.survivors), d.counted)
+}
+
+// lot decides when a change's turn is. It depends on the text around the change only, so that a seed makes much the same
+// changes after others have been answered by tests or by less code.
+func (c change) lot(seed uint64) uint64 {
+	const around = 80
+	hash := fnv.New64a()
+	fmt.Fprint(hash, c.file, c.text[max(0, c.at-around):min(len(c.text), c.end+around)], c.was, c.now)
+	return rand.New(rand.NewPCG(seed, hash.Sum64())).Uint64()
 }
 
 // draw hands out changes until so many of them count.
@@ -84,21 +96,21 @@ func (d *draw) tell(c change, v verdict) {
 	}
 }
 
-// notice returns what becomes of a change.
-func (l lab) notice(ctx context.Context, c change) verdict {
-	for _, pkg := range c.packages {
-		output, err := l.goTest(ctx, c.mutated(), packageTimeout, pkg, "-failfast", "-skip", catalogue)
+// notice returns what becomes of a change, and the package whose tests say so.
+func (l lab) notice(ctx context.Context, c change) (v verdict, by string) {
+	for _, by = range c.packages {
+		output, err := l.goTest(ctx, c.mutated(), packageTimeout, by, "-failfast", "-skip", catalogue)
 		switch {
 		case ctx.Err() != nil:
-			return broken
+			return broken, by
 		case err == nil:
 		case isInvalid(output):
-			return broken
+			return broken, by
 		case timedOut(output):
-			return hung
+			return hung, by
 		default:
-			return red
+			return red, by
 		}
 	}
-	return survived
+	return survived, by
 }
