@@ -25,7 +25,7 @@ type signalDesk struct {
 	mu      sync.Mutex
 	due     []Signal
 	waits   bool
-	takeErr error
+	takeErr func() error // of the next take
 	answer  func(ctx context.Context, signal temporal.Signal) (string, error)
 	room    []int // of each take
 	started []string
@@ -39,8 +39,9 @@ func (d *signalDesk) TakeSignals(_ context.Context, settled []SettledSignal, sta
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.room = append(d.room, atMost)
-	if d.takeErr != nil {
-		return taken, d.takeErr
+	if fail := d.takeErr; fail != nil {
+		d.takeErr = nil
+		return taken, fail()
 	}
 	d.started = append(d.started, started...)
 	for _, one := range settled {
@@ -203,9 +204,10 @@ func TestWhatATryCameToIsSettledAndLogged(t *testing.T) {
 func TestWhileTemporalIsAwayOneSignalASecondIsTried(t *testing.T) {
 	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, log *logtest.Book, _ func()) {
 		d.due = signals(1000)
-		d.answer = func(context.Context, temporal.Signal) (string, error) {
+		away := func(context.Context, temporal.Signal) (string, error) {
 			return "", fmt.Errorf("%w: connection refused", temporal.ErrAway)
 		}
+		d.answer = away
 		s.Announced(true)
 		pass(time.Second / 2)
 		tried := len(d.settled)
@@ -223,6 +225,10 @@ func TestWhileTemporalIsAwayOneSignalASecondIsTried(t *testing.T) {
 		d.set(func() { d.answer = nil })
 		pass(2 * time.Second)
 		require.Empty(t, d.due, "then all are sent")
+		d.set(func() { d.answer, d.due = away, signals(1) })
+		s.Announced(true)
+		synctest.Wait()
+		require.Len(t, log.Errors(slog.LevelWarn), 2, "another outage has its line")
 	})
 }
 
@@ -244,12 +250,10 @@ func TestAStartWakesWhereSignalsWait(t *testing.T) {
 		s.Started("e1")
 		synctest.Wait()
 		require.Equal(t, []string{"e1"}, d.started)
-		d.set(func() { d.takeErr = errors.New("connection refused") })
+		d.set(func() { d.takeErr = func() error { s.Started("e3"); return errors.New("connection refused") } })
 		s.Started("e2")
-		synctest.Wait()
-		d.set(func() { d.takeErr = nil })
 		pass(2 * signalPause)
-		require.Equal(t, []string{"e1", "e2"}, d.started, "an error forgets none")
+		require.Equal(t, []string{"e1", "e2", "e3"}, d.started, "an error forgets none, and keeps their order")
 	})
 }
 
