@@ -164,3 +164,21 @@ func TestWhatRefusesEveryClaimParksNothing(t *testing.T) {
 	require.ErrorContains(t, err, "claim_rows")
 	require.Zero(t, sqltest.Scalar[int64](b.Shop, "select count(*) from pgdispatch.parked_items"))
 }
+
+// A definition without a namespace has that of the replica.
+func TestOnlyAnItemThatTheClaimWouldTakeIsParked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Store.Namespace = "own"
+	b.marked(b.Shop.Shop, "of the own namespace")
+	b.Execute(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue, namespace)
+		values ($1::uuid, 'other', 'Order', 'orders', 'other')`, b.Shop.Shop)
+	id := sqltest.Scalar[int64](b.Shop, `insert into pgdispatch.workflow_execution_queue (workspace_id,
+		workflow_definition_id, idempotency_key)
+		select d.workspace_id, d.id, 'poison' from pgdispatch.workflow_definitions d where d.name = 'other' returning id`)
+	b.poison("new.status = 'CLAIMED'")
+	batch, _, err := b.SettleAndClaim(t.Context(), nil, Wanted{AtMost: 1, Look: true, Namespaces: map[string]int{"own": 0}})
+	require.NoError(t, err)
+	require.Len(t, batch.Parked, 1)
+	require.Equal(t, id, batch.Parked[0].ID)
+}

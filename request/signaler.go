@@ -87,7 +87,7 @@ func (s *Signaler) Announced(look bool) {
 // Started says that this replica has started an execution, for which signals may wait. It does not block.
 func (s *Signaler) Started(executionID string) {
 	s.mu.Lock()
-	if len(s.started) == mostStarted {
+	if len(s.started) >= mostStarted {
 		s.started = append(s.started[:0], s.started[mostStarted/2:]...)
 	}
 	s.started = append(s.started, executionID)

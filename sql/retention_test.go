@@ -5,23 +5,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
-// deleted is the answer of delete_finished.
-type deleted struct {
-	Items, DeadLetters, Executions int
-	More                           bool
-}
+type deleted = sweeper.Deleted
+
+// sweeps sweeps as a replica does.
+func (f fixture) sweeps() *sweeper.Postgres { return &sweeper.Postgres{DB: f.db, Owner: "replica"} }
 
 func (f fixture) deleteFinished(atMost int) deleted {
 	f.t.Helper()
-	rows, err := f.db.Query(f.t.Context(), sql.Text("delete_finished"), atMost)
-	require.NoError(f.t, err)
-	answer, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[deleted])
+	answer, err := f.sweeps().DeleteFinished(f.t.Context(), atMost)
 	require.NoError(f.t, err)
 	return answer
 }

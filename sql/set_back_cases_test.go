@@ -177,7 +177,11 @@ var turnsThatWait = []waits{
 		return is(f, "mark_trim", "next_at - clock_timestamp() <= '30 seconds'")
 	}},
 	{name: "the look for stalls", columns: "stall_look.looked_at", prepare: func(f fixture) func() bool {
-		look := func() bool { return len(lines(f, sql.Text("stall_turn"), time.Duration(0), time.Duration(0), 1)) > 0 }
+		look := func() bool {
+			_, mine, err := f.sweeps().StallTurn(f.t.Context(), 0, 0, 1)
+			require.NoError(f.t, err)
+			return mine
+		}
 		require.True(f.t, look())
 		return look
 	}},

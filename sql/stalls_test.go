@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
+	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
 // old makes all executions old enough for a look.
@@ -20,48 +20,50 @@ func (f fixture) old() fixture {
 	return f
 }
 
-// lines runs a statement and returns its rows as text, sorted.
-func lines(f fixture, statement string, args ...any) []string {
-	f.t.Helper()
-	rows, err := f.db.Query(f.t.Context(), statement, args...)
-	require.NoError(f.t, err)
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
-		values, err := row.Values()
-		return strings.TrimSuffix(fmt.Sprintln(values...), "\n"), err
-	})
-	require.NoError(f.t, err)
-	slices.Sort(found)
-	return found
+// queues are task queues of the default namespace, each with three executions.
+func queues(names ...string) (list []sweeper.StalledQueue) {
+	for _, name := range names {
+		list = append(list, sweeper.StalledQueue{TaskQueue: temporal.TaskQueue{Namespace: "default", Name: name}, Executions: 3})
+	}
+	return list
 }
 
 // turn takes the turn to check, and returns the task queues with their numbers of executions.
-func (f fixture) turn() []string {
+func (f fixture) turn() (found []string, mine bool) {
 	f.t.Helper()
-	return lines(f, sql.Text("stall_turn"), time.Minute, time.Minute, 2)
+	list, mine, err := f.sweeps().StallTurn(f.t.Context(), time.Minute, time.Minute, 2)
+	require.NoError(f.t, err)
+	for _, q := range list {
+		found = append(found, fmt.Sprint(q.Namespace, " ", q.Name, " ", q.Kind, " ", q.Executions))
+	}
+	return found, mine
 }
 
-func (f fixture) pick(atMost int, without ...string) []string {
+func (f fixture) pick(atMost int, without ...string) (picked []string) {
 	f.t.Helper()
-	rows, err := f.db.Query(f.t.Context(), sql.Text("stall_pick"), time.Minute, append([]string{}, without...),
-		slices.Repeat([]string{"default"}, len(without)), atMost)
+	executions, err := f.sweeps().StallPick(f.t.Context(), time.Minute, queues(without...), atMost)
 	require.NoError(f.t, err)
-	picked, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (id string, err error) {
-		var workflow, run, namespace, kind string
-		err = row.Scan(&id, &workflow, &run, &namespace, &kind)
-		require.Equal(f.t, "default", namespace)
-		return id, err
-	})
-	require.NoError(f.t, err)
+	for _, e := range executions {
+		require.Equal(f.t, "default", e.Namespace)
+		picked = append(picked, e.ID)
+	}
 	return picked
 }
 
-// record records a look and returns the changes.
-func (f fixture) record(idle []string, asked, failing []string, silent ...string) []string {
+// record records a look and returns the changes, sorted.
+func (f fixture) record(idle []string, asked, failing []string, silent ...string) (changes []string) {
 	f.t.Helper()
-	times := func(list []string, text string) []string { return slices.Repeat([]string{text}, len(list)) }
-	return lines(f, sql.Text("stall_record"), append([]string{}, idle...), times(idle, "default"),
-		slices.Repeat([]int{3}, len(idle)), append([]string{}, asked...),
-		append([]string{}, failing...), times(failing, "default"), times(failing, "it fails"), append([]string{}, silent...))
+	var stalls []sweeper.Stall
+	for _, id := range failing {
+		stalls = append(stalls, sweeper.Stall{Name: id, Namespace: "default", Detail: "it fails"})
+	}
+	found, err := f.sweeps().StallRecord(f.t.Context(), queues(idle...), asked, stalls, silent)
+	require.NoError(f.t, err)
+	for _, c := range found {
+		changes = append(changes, strings.TrimSpace(fmt.Sprintln(c.Over, c.Kind, c.Namespace, c.Name, c.Executions, c.Detail)))
+	}
+	slices.Sort(changes)
+	return changes
 }
 
 // running starts n items of a workspace and returns their executions in order.
@@ -78,15 +80,19 @@ func TestOneReplicaAMinuteLooksForWhatDoesNotProgress(t *testing.T) {
 	w := f.tenant("ENTERPRISE")
 	f.running(w, 3)
 	in, tx := f.begin()
-	require.Equal(t, []string{"<nil> <nil> <nil> <nil>"}, in.turn(), "no execution has run for long")
+	found, mine := in.turn()
+	require.Empty(t, found, "no execution has run for long")
+	require.True(t, mine)
 	require.NoError(t, tx.Rollback(t.Context()))
 	f.old()
 	f.exec("update pgdispatch.workflow_definitions set task_queue = 'orders'")
 	other := f.tenant("PRO")
 	f.running(other, 1)
 	f.old()
-	require.Equal(t, []string{"default orders workflow 3", "default reports workflow 1"}, f.turn())
-	require.Empty(t, f.turn(), "another replica has looked")
+	found, _ = f.turn()
+	require.Equal(t, []string{"default orders workflow 3", "default reports workflow 1"}, found)
+	_, mine = f.turn()
+	require.False(t, mine, "another replica has looked")
 }
 
 func TestLooksGoRoundThroughAllExecutions(t *testing.T) {

@@ -4,10 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // stop requests the end of an item's workflow, and returns the answer.
@@ -17,26 +16,22 @@ func (f fixture) stop(id int64, how string) string {
 		map[string]string{"CANCEL": "cancel", "TERMINATE": "terminate"}[how]+"($1, 'enough', 'ann')", f.execution(id))
 }
 
-// taken is a row of the answer of stop_take.
-type taken struct {
-	Open                                                                      bool
-	ExecutionID, WorkflowID, RunID, Namespace, Kind, How, Reason, RequestedBy *string
-}
-
 // stops returns the executions that a replica is to stop, and how; open reports whether any request was open.
 func (f fixture) stops() (given []string, open bool) {
 	f.t.Helper()
-	rows, err := f.db.Query(f.t.Context(), sql.Text("stop_take"), 10)
+	stops, open, err := f.taker().TakeStops(f.t.Context(), 10)
 	require.NoError(f.t, err)
-	answer, err := pgx.CollectRows(rows, pgx.RowToStructByPos[taken])
-	require.NoError(f.t, err)
-	for _, row := range answer {
-		open = row.Open
-		if row.ExecutionID != nil {
-			given = append(given, *row.How+" "+*row.ExecutionID)
-		}
+	for _, stop := range stops {
+		given = append(given, stop.How+" "+stop.ID)
 	}
 	return given, open
+}
+
+// cancelled records Temporal's response to the request to cancel an item's workflow.
+func (f fixture) cancelled(id int64, problem string) {
+	f.t.Helper()
+	stop := temporal.Stop{Execution: temporal.Execution{ID: f.execution(id)}, How: "CANCEL"}
+	require.NoError(f.t, f.taker().StopDone(f.t.Context(), stop, problem))
 }
 
 func (f fixture) stopState(id int64) string {
@@ -63,7 +58,7 @@ func TestARunningWorkflowsEndIsAskedForAndFreesNoSlot(t *testing.T) {
 	require.True(t, open)
 	require.Equal(t, "DISPATCHED", f.status(id))
 	require.Empty(t, f.claim(1).items, "the slot is still held")
-	f.exec(sql.Text("stop_done"), f.execution(id), "CANCEL", nil)
+	f.cancelled(id, "")
 	_, open = f.stops()
 	require.False(t, open)
 	require.Equal(t, "ALREADY_REQUESTED", f.stop(id, "CANCEL"), "Temporal has accepted the request")
@@ -88,7 +83,7 @@ func TestARequestIsGivenToOneReplicaAndAgainWhereThatDies(t *testing.T) {
 		require.True(t, open)
 		f.later(pause)
 	}
-	f.exec(sql.Text("stop_done"), f.execution(id), "CANCEL", "connection refused")
+	f.cancelled(id, "connection refused")
 	require.Equal(t, "OPEN connection refused",
 		one[string](f, "select state || ' ' || error from pgdispatch.stop_requests"))
 }
@@ -112,7 +107,7 @@ func TestTerminateTakesThePlaceOfCancelAndNotTheOtherWayRound(t *testing.T) {
 	f.stop(id, "CANCEL")
 	f.stops()
 	require.Equal(t, "REQUESTED", f.stop(id, "TERMINATE"))
-	f.exec(sql.Text("stop_done"), f.execution(id), "CANCEL", nil)
+	f.cancelled(id, "")
 	require.Equal(t, "OPEN", f.stopState(id), "Temporal accepted only the weaker request")
 	given, _ := f.stops()
 	require.Equal(t, []string{"TERMINATE " + f.execution(id)}, given)
