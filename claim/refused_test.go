@@ -177,7 +177,8 @@ func TestOnlyAnItemThatTheClaimWouldTakeIsParked(t *testing.T) {
 		workflow_definition_id, idempotency_key)
 		select d.workspace_id, d.id, 'poison' from pgdispatch.workflow_definitions d where d.name = 'other' returning id`)
 	b.poison("new.status = 'CLAIMED'")
-	batch, _, err := b.SettleAndClaim(t.Context(), nil, Wanted{AtMost: 1, Look: true, Namespaces: map[string]int{"own": 0}})
+	batch, _, err := b.SettleAndClaim(t.Context(), nil,
+		Wanted{AtMost: 1, Look: true, Namespaces: map[string]int{"own": 0}})
 	require.NoError(t, err)
 	require.Len(t, batch.Parked, 1)
 	require.Equal(t, id, batch.Parked[0].ID)

@@ -23,7 +23,8 @@ func (f fixture) old() fixture {
 // queues are task queues of the default namespace, each with three executions.
 func queues(names ...string) (list []sweeper.StalledQueue) {
 	for _, name := range names {
-		list = append(list, sweeper.StalledQueue{TaskQueue: temporal.TaskQueue{Namespace: "default", Name: name}, Executions: 3})
+		queue := temporal.TaskQueue{Namespace: "default", Name: name}
+		list = append(list, sweeper.StalledQueue{TaskQueue: queue, Executions: 3})
 	}
 	return list
 }
@@ -60,7 +61,8 @@ func (f fixture) record(idle []string, asked, failing []string, silent ...string
 	found, err := f.sweeps().StallRecord(f.t.Context(), queues(idle...), asked, stalls, silent)
 	require.NoError(f.t, err)
 	for _, c := range found {
-		changes = append(changes, strings.TrimSpace(fmt.Sprintln(c.Over, c.Kind, c.Namespace, c.Name, c.Executions, c.Detail)))
+		change := fmt.Sprintln(c.Over, c.Kind, c.Namespace, c.Name, c.Executions, c.Detail)
+		changes = append(changes, strings.TrimSuffix(change, "\n"))
 	}
 	slices.Sort(changes)
 	return changes

@@ -55,11 +55,7 @@ type Swept struct {
 // their start_before, and reports the work that there is for other
 // components. Sweeps are safe to run concurrently with each other and with claims.
 func (s *Postgres) Sweep(ctx context.Context, atMost int) (Swept, error) {
-	swept, err := postgres.Read[Swept](ctx, s.DB, "sweep", sql.Text("sweep"), atMost, s.Owner)
-	if err != nil || len(swept) == 0 {
-		return Swept{}, err
-	}
-	return swept[0], nil
+	return postgres.RowWithin[Swept](ctx, postgres.Timeout, s.DB, "sweep", sql.Text("sweep"), atMost, s.Owner)
 }
 
 // Brought is the result of bringing back stored times.
@@ -74,12 +70,8 @@ type Brought struct {
 // BringBack changes up to atMost stored times of each kind that are further ahead than their own period: they were
 // stored before the database's clock was set back. Concurrent calls are safe. Without such times it writes nothing.
 func (s *Postgres) BringBack(ctx context.Context, atMost int) (Brought, error) {
-	brought, err := postgres.ReadWithin[Brought](ctx, bringBackTimeout, s.DB, "bring back stored times",
+	return postgres.RowWithin[Brought](ctx, bringBackTimeout, s.DB, "bring back stored times",
 		sql.Text("bring_back"), atMost)
-	if err != nil || len(brought) == 0 {
-		return Brought{}, err
-	}
-	return brought[0], nil
 }
 
 // Deleted is the result of one batch of retention deletes.
@@ -93,12 +85,8 @@ type Deleted struct {
 // DeleteFinished looks at the next atMost items and deletes those whose retention has expired. Concurrent calls are
 // safe: one does the work, and the others return at once.
 func (s *Postgres) DeleteFinished(ctx context.Context, atMost int) (Deleted, error) {
-	deleted, err := postgres.ReadWithin[Deleted](ctx, deleteTimeout, s.DB, "remove finished items",
+	return postgres.RowWithin[Deleted](ctx, deleteTimeout, s.DB, "remove finished items",
 		sql.Text("delete_finished"), atMost)
-	if err != nil || len(deleted) == 0 {
-		return Deleted{}, err
-	}
-	return deleted[0], nil
 }
 
 // QueueHolder returns the session that may keep the notification queue from being emptied. Nil if it is not known.

@@ -33,6 +33,16 @@ func ReadWithin[T any](ctx context.Context, timeout time.Duration, on Conn, verb
 	return collect(ctx, timeout, on, verb, pgx.RowToStructByName[T], statement, args)
 }
 
+// RowWithin is ReadWithin for a statement that returns one row.
+func RowWithin[T any](ctx context.Context, timeout time.Duration, on Conn, verb, statement string,
+	args ...any) (row T, err error) {
+	rows, err := ReadWithin[T](ctx, timeout, on, verb, statement, args...)
+	if len(rows) > 0 {
+		row = rows[0]
+	}
+	return row, err
+}
+
 // Values runs a statement with one column and returns its values.
 func Values[T any](ctx context.Context, on Conn, verb, statement string, args ...any) ([]T, error) {
 	return ValuesWithin[T](ctx, Timeout, on, verb, statement, args...)

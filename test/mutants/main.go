@@ -36,7 +36,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	flags.SetOutput(out)
 	root := flags.String("root", "..", "the repository's `directory`")
-	only := flags.String("only", "", "only the mutants whose names contain this `text`, or with -random whose directory it is")
+	only := flags.String("only", "", "only mutants whose names contain this `text`, or whose directory it is with -random")
 	path := flags.String("o", "", "also write the table to this Markdown `file`")
 	show := flags.Bool("show", false, "also print the tests' output")
 	random := flags.Int("random", 0, "instead of the table, test this `number` of changes that are made at random")

@@ -58,8 +58,8 @@ func (l lab) random(ctx context.Context, number int, seed uint64, only string, o
 		len(d.survivors), d.counted)
 }
 
-// lot decides when a change's turn is. It depends on the text around the change only, so that a seed makes much the same
-// changes after others have been answered by tests or by less code.
+// lot decides when a change's turn is. It depends on the text around the change only, so that a seed makes much the
+// same changes after others have been answered by tests or by less code.
 func (c change) lot(seed uint64) uint64 {
 	const around = 80
 	hash := fnv.New64a()
