@@ -55,16 +55,19 @@ func (s *Schedule) forgetKeys(keys map[string]*key) {
 func (s *Schedule) Unanswered(due time.Time, suspect bool) { s.unansweredAt, s.suspect = due, suspect }
 
 // Named applies a change that a notification reports for the workspace with this number. Any role can send
-// notifications. Named returns false if the workspace is not known or the time is not plausible; then the table must be
-// looked at.
+// notifications. Named returns false if the table must be looked at: the workspace is not known, or the time is not
+// plausible, or the workspace seems to be full. An end is announced only if items wait in its workspace, so slots may
+// have become free since.
 func (s *Schedule) Named(number int64, c Change) bool {
 	id, known := s.numbers[number]
 	if year := c.Due.UTC().Year(); !known || c.Waits && (year < 2000 || year > 2200) {
 		return false // no item has such a time, and Postgres may not support it
 	}
 	c.Workspace, c.Number = id, number
+	l := s.workspaces[id]
+	full := c.Waits && l != nil && l.closed
 	s.Learn(c)
-	return true
+	return !full
 }
 
 // freed makes limit keys available again, of which items gave their slots back. The workspace is nil if it is not

@@ -125,7 +125,8 @@ func (w *world) answers(c *call, err error) {
 // pending are the calls that can go on, in an order that does not depend on the order of goroutines.
 func (w *world) pending() (all []*call) {
 	for _, c := range w.calls {
-		if c.stage != isSent || c.blocked == nil || !c.blocked() {
+		held := w.temporal.holds && c.name == "start"
+		if c.stage != isSent || !held && (c.blocked == nil || !c.blocked()) {
 			all = append(all, c)
 		}
 	}

@@ -53,7 +53,7 @@ func (w *world) join() {
 	r.claims = &claim.Store{Pool: &database{of: r}, Async: async, Owner: r.name, Lease: lease,
 		SetBack: func() { poke(r.sweeps) }}
 	r.watcher = &complete.Watcher{Store: &complete.Postgres{DB: async, Owner: r.name}, Ends: ends, Waiter: starter{r},
-		MaxWatches: 8, Log: log}
+		MaxWatches: 8, Freed: func() { r.ring("completion") }, Log: log}
 	r.claims.CanWatch = r.watcher.HasRoom
 	r.gate = &notify.Gate{Connect: r.connect, Interval: poll, Shutting: func() { r.ring("gate") }, Log: log}
 	r.dispatch = &dispatch.Dispatcher{Store: r.claims, Starter: starter{r}, Workers: perHost, Lease: lease,

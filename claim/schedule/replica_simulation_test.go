@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -17,15 +18,19 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
 )
 
-// drains runs without faults until all items have ended.
-func (w *world) drains() string {
-	w.calm, w.Rand = true, rand.New(rand.NewPCG(1, 2)) // also if the choices are over
-	w.temporal.away, w.temporal.blocked = false, map[string]bool{}
-	clear(w.tables.Refuses)
+// calms ends all faults.
+func (w *world) calms() {
 	for n := range w.tables.Workspaces() {
 		w.tables.LimitWorkspace(n, 2, 2, false)
 	}
 	w.tables.LimitKey("k", 0, 0, 0, true)
+	w.calm, w.Rand = true, rand.New(rand.NewPCG(1, 2)) // also if the choices are over
+	w.temporal.away, w.temporal.blocked = false, map[string]bool{}
+	clear(w.tables.Refuses)
+}
+
+// drains runs until all items have ended.
+func (w *world) drains() string {
 	most := 20_000
 	if w.lies != "" {
 		most = 6000
@@ -42,6 +47,66 @@ func (w *world) drains() string {
 		}
 	}
 	return w.tables.Signals(w.temporal.received)
+}
+
+// works lets all replicas but one stop, and says whether each worker of that one can hold an item, and whether all its
+// watches have ended.
+func (w *world) works() string {
+	if w.quiet && len(w.replicas) > 1 {
+		return "" // what a replica leaves that stops is found by polls
+	}
+	w.mu.Lock()
+	one := w.replicas[0]
+	for _, r := range w.replicas[1:] {
+		r.stop()
+	}
+	w.replicas = w.replicas[:1]
+	w.tables.LimitWorkspace(0, perHost, perHost, false)
+	w.mu.Unlock()
+	for range 2 { // its namespace may be paused or throttled
+		w.fill(perHost)
+		if said := w.drains(); said != "" {
+			return said
+		}
+	}
+	w.temporal.holds = true
+	w.fill(perHost)
+	busy := 0
+	for steps := 0; busy < perHost; steps++ {
+		if w.step(); w.broken != "" || steps > 20_000 {
+			return cmp.Or(w.broken, fmt.Sprintf("%d of %d workers hold an item", busy, perHost))
+		}
+		w.mu.Lock()
+		busy = 0
+		for _, c := range w.calls {
+			if c.of == one && c.name == "start" && !c.gone {
+				busy++
+			}
+		}
+		w.mu.Unlock()
+	}
+	w.temporal.holds = false
+	if said := w.drains(); said != "" {
+		return said
+	}
+	for range 1000 {
+		if w.step(); one.watcher.Watching() == 0 {
+			return w.broken
+		}
+	}
+	return fmt.Sprintf("%d executions are watched that have ended", one.watcher.Watching())
+}
+
+// fill enqueues items in the first workspace.
+func (w *world) fill(items int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	tx := w.tables.Begin(true)
+	for range items {
+		w.tables.Insert(tx, 0, "", 0, w.now())
+	}
+	w.notes(tx)
+	w.commits(tx, true)
 }
 
 // stops ends all replicas. It says which do not end.
@@ -87,7 +152,10 @@ func (w *world) run() string {
 		}
 	}
 	if w.broken == "" {
-		w.broken = w.drains()
+		w.calms()
+		if w.broken = w.drains(); w.broken == "" {
+			w.broken = w.works()
+		}
 	}
 	if said := w.stops(); w.broken == "" {
 		w.broken = said

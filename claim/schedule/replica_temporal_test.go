@@ -19,7 +19,7 @@ type temporalModel struct {
 	runs    map[int64]*run
 	away    bool
 	blocked map[string]bool // namespaces
-	stays   bool            // no workflow ends
+	holds   bool            // no start is answered
 	wrong   string
 }
 
@@ -45,9 +45,6 @@ func (m *temporalModel) broken() string {
 
 // ends closes a workflow.
 func (m *temporalModel) ends() {
-	if m.stays {
-		return
-	}
 	var open []int64
 	for item, run := range m.runs {
 		if !run.closed {
@@ -62,6 +59,12 @@ func (m *temporalModel) ends() {
 	m.runs[item].closed = true
 	m.world.tables.WorkflowEnded(item)
 	m.world.say("the workflow of %d ends", item)
+	if m.world.IntN(3) == 0 && !m.world.tables.Locked([]int64{item}) { // its worker reports that, too
+		tx := m.world.tables.Begin(false)
+		m.world.say("its worker reports it: %t", m.world.tables.Finish(tx, item))
+		m.world.notes(tx)
+		m.world.commits(tx, true)
+	}
 }
 
 // starter is Temporal as a replica's dispatcher sees it.

@@ -153,7 +153,7 @@ func (w *world) does() (passes time.Duration) {
 // passes returns how much time is to pass.
 func (w *world) passes() time.Duration {
 	d := []time.Duration{time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond, time.Second}[w.IntN(4)]
-	if w.quiet && slices.ContainsFunc(w.pending(), func(c *call) bool { return c.name != "wait" }) {
+	if w.temporal.holds || w.quiet && slices.ContainsFunc(w.pending(), func(c *call) bool { return c.name != "wait" }) {
 		d = time.Millisecond // a call that times out is a fault
 	}
 	if w.rare(30) {
@@ -234,6 +234,7 @@ func (w *world) delivers() {
 	for _, r := range w.replicas {
 		if len(r.notes) > 0 && w.IntN(2) == 0 {
 			note := r.notes[0]
+			w.say("%s is notified: %q", r.name, note)
 			r.notes = r.notes[1:]
 			r.notified(note)
 			return
