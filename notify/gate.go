@@ -189,9 +189,7 @@ func (g *Gate) serve(ctx context.Context, session GateSession) error {
 		case <-ctx.Done():
 		case <-again:
 		case <-g.changed:
-			g.mu.Lock()
-			tryDuty, g.retry = g.retry || !g.duty, false
-			g.mu.Unlock()
+			tryDuty = g.heard()
 		case <-ticker.C:
 			if err := g.confirm(ctx, session); err != nil {
 				return err
@@ -200,6 +198,14 @@ func (g *Gate) serve(ctx context.Context, session GateSession) error {
 		}
 	}
 	return nil
+}
+
+// heard takes note of a change, and reports whether to try to take duty now.
+func (g *Gate) heard() (tryDuty bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	tryDuty, g.retry = g.retry || !g.duty, false
+	return tryDuty
 }
 
 // confirm checks that the session is alive and sets the gate again, because another session may have changed it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/troubletest"
 	"github.com/pgdispatch/pgdispatch/notify"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -214,69 +215,30 @@ func TestAGateThatAnotherMovedIsSetAgain(t *testing.T) {
 	within(t, func() bool { return !wakes(t, pool) }, "no replica is on duty")
 }
 
-// session is a GateSession whose lock is held by a transaction that read the gate as open.
-type session struct {
-	mu    sync.Mutex
-	held  bool
-	shuts int
-}
-
-func (s *session) Shut(context.Context) (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.shuts++
-	return !s.held, nil
-}
-
-func (s *session) free() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held = false
-}
-
-func (s *session) tries() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.shuts
-}
-
-func (s *session) TakeDuty(context.Context) (bool, error) { return true, nil }
-func (s *session) Leave(context.Context) error            { return nil }
-func (s *session) Open(context.Context) error             { return nil }
-func (s *session) Call(context.Context, string) error     { return nil }
-func (s *session) Ping(context.Context) error             { return nil }
-func (s *session) Close(context.Context) error            { return nil }
-
 func TestALongTransactionIsAskedAboutEverMoreRarely(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		held := &session{held: true}
-		looks := 0
-		gate := &notify.Gate{
-			Connect:  func(context.Context) (notify.GateSession, error) { return held, nil },
-			Interval: 5 * time.Second,
-			Shutting: func() { looks++ },
-			Log:      slog.New(slog.DiscardHandler),
-		}
+		l := &lodge{held: true}
+		gate, looks := l.keeper(&troubletest.Calls{}, &logtest.Book{}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- gate.Run(ctx) }()
 
 		gate.Sleep()
 		time.Sleep(15 * time.Second)
-		require.Less(t, held.tries(), 40, "few tries in 15 s")
+		require.Less(t, l.shuts, 40, "few tries in 15 s")
 		time.Sleep(time.Hour)
-		require.InDelta(t, 2*time.Hour/(2*5*time.Second), held.tries(), 80, "then one per interval")
+		require.InDelta(t, 2*time.Hour/(2*5*time.Second), l.shuts, 80, "then one per interval")
 		require.False(t, gate.IsAsleep())
 
 		gate.Awake() // work arrived; the next tries start with short pauses
 		time.Sleep(time.Second)
 		gate.Sleep()
 		time.Sleep(100 * time.Millisecond)
-		held.free()
+		l.held = false
 		time.Sleep(60 * time.Millisecond)
 		require.True(t, gate.IsAsleep(), "the pauses are short again")
-		require.Equal(t, 1, looks)
+		require.Equal(t, 1, *looks)
 		cancel()
 		require.NoError(t, notify.Receive(t, done))
 	})

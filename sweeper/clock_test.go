@@ -137,21 +137,6 @@ func TestStoredTimesAreBroughtBackUntilNoneIsLeftAndThenSweptAgain(t *testing.T)
 	})
 }
 
-func TestStoredTimesThatCouldNotBeBroughtBackAreTriedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, b *broom) {
-		b.sees(100)
-		b.onBringBack = func() (Brought, error) {
-			if len(b.seen().brought) == 1 {
-				return Brought{}, errors.New("connection refused")
-			}
-			return Brought{OpenTo: 100}, nil
-		}
-		b.runFor(45 * time.Second)
-		require.Equal(t, []time.Duration{0, 10 * time.Second, 20 * time.Second}, b.seen().brought)
-		require.Equal(t, []string{"ERROR Cannot bring back stored times error=connection refused"}, b.log.Lines())
-	})
-}
-
 func TestAWakeUpSweepsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
 		wake := make(chan struct{}, 1)

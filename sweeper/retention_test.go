@@ -2,7 +2,6 @@ package sweeper
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -65,18 +64,6 @@ func TestRetentionGoesOnAfterAPauseWhileThereIsMore(t *testing.T) {
 		"after a batch that deletes nothing there may be more")
 	require.Equal(t, []string{"INFO Deleted finished items items=506 dead_letters=1 executions=506"}, s.log.Lines(),
 		"one record per pass")
-}
-
-func TestRetentionThatFailsIsLoggedAndRepeated(t *testing.T) {
-	t.Parallel()
-	s := retaining(t, 15*time.Second, Deleted{Items: 2, More: true}, errors.New("connection refused"),
-		Deleted{DeadLetters: 1})
-	require.Equal(t, []time.Duration{0, deletePause, deletePause + 10*time.Second}, s.calls)
-	require.Equal(t, []string{
-		"ERROR Cannot delete finished items error=connection refused",
-		"INFO Deleted finished items items=2 dead_letters=0 executions=0",
-		"INFO Deleted finished items items=0 dead_letters=1 executions=0",
-	}, s.log.Lines())
 }
 
 func TestRetentionStopsBetweenTwoBatches(t *testing.T) {

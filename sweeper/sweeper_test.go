@@ -192,23 +192,6 @@ func TestGoesOnAfterAFullBatch(t *testing.T) {
 	})
 }
 
-func TestSweepThatFailsIsLoggedAndRepeated(t *testing.T) {
-	bubble(t, func(t *testing.T, b *broom) {
-		b.onSweep = func(int) (Swept, error) {
-			if b.now() < 20*time.Second {
-				return Swept{}, errors.New("connection refused")
-			}
-			return Swept{Requeued: 1}, nil
-		}
-		b.runFor(25 * time.Second)
-		require.Equal(t, []string{
-			"ERROR Cannot sweep error=connection refused",
-			"ERROR Cannot sweep error=connection refused",
-			"WARN Recovering stale queue items count=1 timeout=0s", "INFO Recovered stale queue items recovered_count=1",
-		}, b.log.Lines())
-	})
-}
-
 func TestANotificationQueueThatFillsIsLoggedAtItsBeginningAndItsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
 		b.onSweep = func(int) (Swept, error) {
@@ -234,23 +217,6 @@ func TestANotificationQueueThatFillsIsLoggedAtItsBeginningAndItsEnd(t *testing.T
 			fmt.Sprintf(fills, 90, `pid 7, role "stranger", database "", application "", in one transaction for 1h0m0s: `+
 				"`select pg_terminate_backend(7)`"),
 			"INFO Postgres notification queue has room again after_ms=90000"}, b.log.Lines())
-	})
-}
-
-func TestFailureAfterAFullBatchDoesNotHideWhatWasFound(t *testing.T) {
-	bubble(t, func(t *testing.T, b *broom) {
-		b.onSweep = func(atMost int) (Swept, error) {
-			if len(b.seen().sweeps) == 1 {
-				return Swept{Requeued: atMost}, nil
-			}
-			return Swept{}, errors.New("connection refused")
-		}
-		b.runFor(5 * time.Second)
-		require.Equal(t, []time.Duration{0}, b.seen().found)
-		require.Equal(t, []string{
-			"ERROR Cannot sweep error=connection refused",
-			"WARN Recovering stale queue items count=500 timeout=0s", "INFO Recovered stale queue items recovered_count=500",
-		}, b.log.Lines())
 	})
 }
 

@@ -1,0 +1,143 @@
+package notify_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/troubletest"
+	"github.com/pgdispatch/pgdispatch/notify"
+)
+
+// lodge is a Postgres that has the gate and its duty. One of the calls of its sessions meets a trouble.
+type lodge struct {
+	calls *troubletest.Calls
+
+	mu    sync.Mutex
+	open  bool
+	duty  *session
+	held  bool // a transaction is open that read the gate as open
+	shuts int
+}
+
+// session is a connection of a gate, which calls another one.
+type session struct {
+	*lodge
+	calls *troubletest.Calls
+	other func() *notify.Gate
+}
+
+func (s *session) do(call string, effect func()) error {
+	return s.calls.Do(call, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		effect()
+	})
+}
+
+func (s *session) TakeDuty(context.Context) (mine bool, err error) {
+	err = s.do("take duty", func() {
+		if mine = s.duty == nil || s.duty == s; mine {
+			s.duty = s
+		}
+	})
+	return mine && err == nil, err
+}
+
+func (s *session) Leave(context.Context) error {
+	return s.do("leave", func() { s.open, s.duty = true, nil })
+}
+
+func (s *session) Shut(context.Context) (done bool, err error) {
+	err = s.do("shut", func() { s.open, done, s.shuts = false, !s.held, s.shuts+1 })
+	return done && err == nil, err
+}
+
+func (s *session) Open(context.Context) error {
+	return s.do("open", func() { s.open = true })
+}
+
+func (s *session) Call(context.Context, string) error {
+	return s.calls.Do("call", func() { s.other().Called() })
+}
+
+func (s *session) Ping(context.Context) error { return s.do("ping", func() {}) }
+
+func (s *session) Close(context.Context) error {
+	s.mu.Lock()
+	if s.duty == s {
+		s.duty = nil
+	}
+	s.mu.Unlock()
+	return s.do("close", func() {})
+}
+
+// keeper returns a gate that sleeps by that lodge, and how often it was told to look.
+func (l *lodge) keeper(calls *troubletest.Calls, log *logtest.Book, other func() *notify.Gate) (*notify.Gate, *int) {
+	looks := 0
+	return &notify.Gate{Interval: 5 * time.Second, Log: slog.New(log), Shutting: func() { looks++ },
+		Connect: func(context.Context) (notify.GateSession, error) {
+			return &session{l, calls, other}, calls.Do("connect", func() {})
+		}}, &looks
+}
+
+// keepsGate runs two gates, one of whose calls may meet a trouble, and checks that they do what is wanted within an
+// interval.
+func keepsGate(t *testing.T, calls *troubletest.Calls) {
+	synctest.Test(t, func(t *testing.T) {
+		l, log := &lodge{calls: calls}, &logtest.Book{}
+		var one, two *notify.Gate
+		one, looks := l.keeper(calls, log, func() *notify.Gate { return two })
+		two, _ = l.keeper(&troubletest.Calls{}, log, func() *notify.Gate { return one })
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		for _, gate := range []*notify.Gate{one, two} {
+			running.Go(func() { _ = gate.Run(ctx) })
+		}
+		within := func() {
+			time.Sleep(one.Interval + time.Second)
+			synctest.Wait()
+		}
+		sleeps := func(gate, other *notify.Gate) {
+			t.Helper()
+			within()
+			require.True(t, gate.OnDuty() && gate.IsAsleep())
+			require.False(t, other.OnDuty() || other.IsAsleep())
+			require.False(t, l.open)
+		}
+		one.Sleep()
+		sleeps(one, two)
+		two.Sleep()
+		sleeps(one, two)
+		one.Awake()
+		within()
+		require.False(t, one.IsAsleep())
+		require.True(t, one.OnDuty() && l.open, "no commit notifies")
+		before := *looks
+		one.Sleep()
+		sleeps(one, two)
+		require.Greater(t, *looks, before, "it looks at what was committed meanwhile")
+		one.Busy()
+		sleeps(two, one)
+		one.Sleep()
+		two.Busy()
+		sleeps(one, two)
+		one.Call()
+		sleeps(one, two)
+		cancel()
+		running.Wait()
+		require.Nil(t, l.duty)
+		require.LessOrEqual(t, len(log.Lines()), 1)
+	})
+}
+
+func TestWhicheverCallFailsTheGateIsSet(t *testing.T) {
+	t.Parallel()
+	troubletest.Each(t, []troubletest.Trouble{troubletest.Unsent, troubletest.Unanswered}, keepsGate)
+}
