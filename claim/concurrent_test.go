@@ -178,6 +178,7 @@ func (p *process) die() {
 
 // work claims and settles until every item has ended.
 func (c *claimers) work(ctx context.Context, store *Store) error {
+	dice := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	var running []string
 	for c.open.Load() > 0 {
 		batch, err := store.Claim(ctx, 1+rand.N(5))
@@ -190,7 +191,7 @@ func (c *claimers) work(ctx context.Context, store *Store) error {
 			}
 		}
 		for _, item := range batch.Items {
-			dispatched, err := c.settle(ctx, store, item)
+			dispatched, err := c.settle(ctx, store, item, dice)
 			if err != nil {
 				return err
 			}
@@ -211,16 +212,17 @@ func (c *claimers) work(ctx context.Context, store *Store) error {
 }
 
 // settle ends a claim at random.
-func (c *claimers) settle(ctx context.Context, store *Store, item Item) (dispatched bool, err error) {
+func (c *claimers) settle(ctx context.Context, store *Store, item Item,
+	dice *rand.Rand) (dispatched bool, err error) {
 	c.held.Delete(item.ID)
-	s := Settlement{ID: item.ID, Token: item.Token, RunID: "run", Error: "as it goes", Unanswered: rand.N(2) == 0}
-	switch n := rand.N(100); {
+	s := Settlement{ID: item.ID, Token: item.Token, RunID: "run", Error: "as it goes", Unanswered: dice.IntN(2) == 0}
+	switch n := dice.IntN(100); {
 	case n < 50:
 		s.Verb = Dispatched
 	case n < 70:
 		s.Verb = Release
 	case n < 90:
-		s.Verb, s.Delay = Retry, rand.N(5*time.Millisecond)
+		s.Verb, s.Delay = Retry, time.Duration(dice.IntN(5e6))
 	default:
 		s.Verb = Fail
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -37,21 +39,21 @@ func (k *truths) take(p schedule.Proposal) {
 }
 
 // mix puts receipts of any age and any store into a proposal.
-func (k *truths) mix(p *schedule.Proposal) {
+func (k *truths) mix(p *schedule.Proposal, dice *rand.Rand) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for n := range p.Entries {
-		p.Entries[n].Receipt = pick(k.workspaces[p.Epoch][p.Entries[n].Workspace])
+		p.Entries[n].Receipt = pick(dice, k.workspaces[p.Epoch][p.Entries[n].Workspace])
 	}
-	p.Leased = pick(k.leased[p.Epoch])
-	if rand.N(10) == 0 {
+	p.Leased = pick(dice, k.leased[p.Epoch])
+	if dice.IntN(10) == 0 {
 		p.Epoch = schedule.Epoch(uuid.New()) // an unknown epoch
 	}
 }
 
 // pick returns one of several, or none.
-func pick[T any](from []T) (one T) {
-	if n := rand.N(len(from) + 1); n < len(from) {
+func pick[T any](dice *rand.Rand, from []T) (one T) {
+	if n := dice.IntN(len(from) + 1); n < len(from) {
 		one = from[n]
 	}
 	return one
@@ -61,6 +63,7 @@ func pick[T any](from []T) (one T) {
 type liar struct {
 	*claimers
 	*Store
+	dice   *rand.Rand
 	truths *truths
 	known  []schedule.WorkspaceID
 	// numbers are the workspaces' numbers in notifications.
@@ -69,8 +72,23 @@ type liar struct {
 	sent    Statements
 }
 
+// PGDISPATCH_SEED repeats what the replicas of one seed choose. Which of them Postgres serves first is not repeated.
 func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
 	t.Parallel()
+	seeds := []uint64{rand.Uint64(), rand.Uint64(), rand.Uint64()}
+	if seed, err := strconv.ParseUint(os.Getenv("PGDISPATCH_SEED"), 10, 64); err == nil {
+		seeds = []uint64{seed}
+	}
+	for _, seed := range seeds {
+		t.Run(fmt.Sprintf("PGDISPATCH_SEED=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			lie(t, seed)
+		})
+	}
+}
+
+// lie runs replicas whose memories are falsified until every item has ended.
+func lie(t *testing.T, seed uint64) {
 	c := &claimers{bench: newBench(t)}
 	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil, nil, "me")
 	require.NoError(t, err)
@@ -98,7 +116,8 @@ func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
 	var all sync.WaitGroup
 	liars := make([]*liar, replicas)
 	for n := range liars {
-		l := &liar{claimers: c, Store: c.replica(fmt.Sprintf("replica %d", n)), truths: told, known: known, numbers: numbers}
+		l := &liar{claimers: c, Store: c.replica(fmt.Sprintf("replica %d", n)), dice: rand.New(rand.NewPCG(seed, uint64(n))),
+			truths: told, known: known, numbers: numbers}
 		liars[n] = l
 		all.Go(func() {
 			if err := l.work(ctx); err != nil {
@@ -149,7 +168,7 @@ func (l *liar) work(ctx context.Context) error {
 			}
 		}
 		for _, item := range batch.Items {
-			dispatched, err := l.claimers.settle(ctx, l.Store, item)
+			dispatched, err := l.claimers.settle(ctx, l.Store, item, l.dice)
 			if err != nil {
 				return err
 			}
@@ -157,7 +176,7 @@ func (l *liar) work(ctx context.Context) error {
 				running = append(running, item.ExecutionID)
 			}
 		}
-		for len(running) > 0 && (len(batch.Items) == 0 || rand.N(2) == 0) {
+		for len(running) > 0 && (len(batch.Items) == 0 || l.coin()) {
 			if first, err := l.Finish(ctx, running[0], "COMPLETED", "", ""); err != nil || !first {
 				return fmt.Errorf("finish: first %t, %w", first, err)
 			}
@@ -171,55 +190,55 @@ func (l *liar) work(ctx context.Context) error {
 // claim claims from the memory, from an invented proposal, or from a correct memory.
 func (l *liar) claim(ctx context.Context) (batch Batch, err error) {
 	m := &l.memory
-	if m.seen == "" || rand.N(3) == 0 {
+	if m.seen == "" || l.n(3) == 0 {
 		m.seen = "" // reload all waiting items
-		return l.Claim(ctx, 1+rand.N(5))
+		return l.Claim(ctx, 1+l.n(5))
 	}
 	l.lies++
 	l.lie()
-	if rand.N(2) == 0 {
+	if l.coin() {
 		batch, _, err = l.SettleAndClaim(ctx, nil,
-			Wanted{AtMost: 1 + rand.N(8), Holding: rand.N(3), Named: []string{l.garbage()}, Look: rand.N(2) == 0,
-				Quiet: rand.N(2) == 0})
+			Wanted{AtMost: 1 + l.n(8), Holding: l.n(3), Named: []string{l.garbage()}, Look: l.coin(),
+				Quiet: l.coin()})
 		return batch, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := m.schedule.Propose(m.now(), schedule.Want{Free: 1 + rand.N(8)})
+	p := m.schedule.Propose(m.now(), schedule.Want{Free: 1 + l.n(8)})
 	l.truths.take(p)
 	l.invent(&p)
-	_, err = l.send(ctx, nil, Wanted{AtMost: p.AtMost, Quiet: rand.N(2) == 0}, p, nil, &batch)
+	_, err = l.send(ctx, nil, Wanted{AtMost: p.AtMost, Quiet: l.coin()}, p, nil, &batch)
 	return batch, err
 }
 
 // lie makes the memory wrong.
 func (l *liar) lie() {
 	m := &l.memory
-	for range rand.N(6) {
-		c := schedule.Change{Workspace: l.workspace(), Number: rand.Int64N(9), Waits: rand.N(2) == 0,
-			Priority: rand.N(203) - 101, Due: l.when(), Items: rand.N(1000), Key: l.key(), Keys: []string{l.key()}}
-		switch rand.N(6) {
+	for range l.n(6) {
+		c := schedule.Change{Workspace: l.workspace(), Number: l.dice.Int64N(9), Waits: l.coin(),
+			Priority: l.n(203) - 101, Due: l.when(), Items: l.n(1000), Key: l.key(), Keys: []string{l.key()}}
+		switch l.n(6) {
 		case 0:
 			m.schedule.LearnAll()
 		case 1:
-			m.schedule.Unanswered(l.when(), rand.N(3) == 0)
+			m.schedule.Unanswered(l.when(), l.n(3) == 0)
 		case 2:
-			limit := rand.N(40)
+			limit := l.n(40)
 			m.schedule.Load([]schedule.Waiting{{Workspace: c.Workspace, Number: c.Number, Priority: c.Priority,
-				Key: l.key(), From: l.place(), Held: rand.N(40), Limit: limit, BurstLimit: rand.N(60), OwnFull: rand.N(2) == 0,
-				AllFull: rand.N(2) == 0}}, schedule.Changed{})
+				Key: l.key(), From: l.place(), Held: l.n(40), Limit: limit, BurstLimit: l.n(60), OwnFull: l.coin(),
+				AllFull: l.coin()}}, schedule.Changed{})
 		case 3:
 			// An invented answer: full, paused, rate-limited or empty, without a receipt.
-			p := m.schedule.Propose(m.now(), schedule.Want{Free: 1 + rand.N(9)})
+			p := m.schedule.Propose(m.now(), schedule.Want{Free: 1 + l.n(9)})
 			l.truths.take(p)
-			a := schedule.Answer{Epoch: p.Epoch, Room: rand.N(9)}
+			a := schedule.Answer{Epoch: p.Epoch, Room: l.n(9)}
 			for range p.Entries {
 				from := l.place()
 				a.Standings = append(a.Standings,
-					schedule.Standing{Granted: rand.N(9), Taken: rand.N(9), Held: rand.N(9), Limit: rand.N(9),
-						Paused: rand.N(2) == 0, Next: &from, Bound: rand.N(2) == 0, RetryIn: rand.N(2 * time.Millisecond),
-						PassedOver: rand.N(2) == 0, BurstLimit: rand.N(12), Own: schedule.KeyStanding{Room: rand.N(3)},
-						All: schedule.KeyStanding{Room: rand.N(3), RetryIn: rand.N(2 * time.Millisecond)}})
+					schedule.Standing{Granted: l.n(9), Taken: l.n(9), Held: l.n(9), Limit: l.n(9),
+						Paused: l.coin(), Next: &from, Bound: l.coin(), RetryIn: time.Duration(l.n(2e6)),
+						PassedOver: l.coin(), BurstLimit: l.n(12), Own: schedule.KeyStanding{Room: l.n(3)},
+						All: schedule.KeyStanding{Room: l.n(3), RetryIn: time.Duration(l.n(2e6))}})
 			}
 			p.Leased, a.Epoch = schedule.Receipt{}, schedule.Epoch{} // no epoch: all receipts are dropped
 			a.At = m.now()
@@ -233,56 +252,60 @@ func (l *liar) lie() {
 // invent changes everything in a proposal except its receipts, which are valid ones of any age. Every second proposal
 // is one of a single key queue.
 func (l *liar) invent(p *schedule.Proposal) {
-	if rand.N(2) == 0 {
-		p.AtMost, p.Unanswered, p.Alone = 1+rand.N(8), 0, false
-		p.Entries = []schedule.Entry{{Workspace: l.workspace(), Priority: rand.N(3), Items: rand.N(20), From: l.place()}}
-		l.truths.mix(p)
+	if l.coin() {
+		p.AtMost, p.Unanswered, p.Alone = 1+l.n(8), 0, false
+		p.Entries = []schedule.Entry{{Workspace: l.workspace(), Priority: l.n(3), Items: l.n(20), From: l.place()}}
+		l.truths.mix(p, l.dice)
 		return
 	}
-	p.AtMost, p.Unanswered, p.Alone = 1+rand.N(8), rand.N(3), rand.N(20) == 0
+	p.AtMost, p.Unanswered, p.Alone = 1+l.n(8), l.n(3), l.n(20) == 0
 	for n := range p.Entries {
-		if e := &p.Entries[n]; rand.N(2) == 0 {
-			e.Items, e.From, e.Burst, e.Rated = 1+rand.N(1000), l.place(), rand.N(2) == 0, rand.N(2) == 0
+		if e := &p.Entries[n]; l.coin() {
+			e.Items, e.From, e.Burst, e.Rated = 1+l.n(1000), l.place(), l.coin(), l.coin()
 		}
 	}
-	for range rand.N(5) {
+	for range l.n(5) {
 		p.Entries = append(p.Entries,
-			schedule.Entry{Workspace: l.workspace(), Priority: []int{0, 1, 2, rand.N(400) - 200}[rand.N(4)], Items: rand.N(1000),
-				Key: l.key(), From: l.place(), Burst: rand.N(2) == 0})
+			schedule.Entry{Workspace: l.workspace(), Priority: []int{0, 1, 2, l.n(400) - 200}[l.n(4)], Items: l.n(1000),
+				Key: l.key(), From: l.place(), Burst: l.coin()})
 	}
-	rand.Shuffle(len(p.Entries), func(a, b int) { p.Entries[a], p.Entries[b] = p.Entries[b], p.Entries[a] })
-	l.truths.mix(p)
+	l.dice.Shuffle(len(p.Entries), func(a, b int) { p.Entries[a], p.Entries[b] = p.Entries[b], p.Entries[a] })
+	l.truths.mix(p, l.dice)
 }
+
+func (l *liar) n(below int) int { return l.dice.IntN(below) }
+
+func (l *liar) coin() bool { return l.n(2) == 0 }
 
 func (l *liar) workspace() schedule.WorkspaceID {
-	if rand.N(9) == 0 {
+	if l.n(9) == 0 {
 		return schedule.WorkspaceID(uuid.New())
 	}
-	return l.known[rand.N(len(l.known))]
+	return l.known[l.n(len(l.known))]
 }
 
-func (l *liar) key() string { return pick([]string{"k", "l", "m"}) }
+func (l *liar) key() string { return pick(l.dice, []string{"k", "l", "m"}) }
 
 func (l *liar) when() time.Time {
-	return l.memory.now().Add(time.Duration(rand.Int64N(int64(2*time.Hour))) - 110*time.Minute)
+	return l.memory.now().Add(time.Duration(l.dice.Int64N(int64(2*time.Hour))) - 110*time.Minute)
 }
 
 func (l *liar) place() schedule.Position {
-	if rand.N(2) == 0 {
+	if l.coin() {
 		return schedule.Position{}
 	}
-	return schedule.Position{Due: l.when(), ID: rand.Int64N(500)}
+	return schedule.Position{Due: l.when(), ID: l.dice.Int64N(500)}
 }
 
 // garbage returns notifications that any session could send.
 func (l *liar) garbage() string {
-	return pick([]string{
+	return pick(l.dice, []string{
 		",,,", "x", "0", "1", "2:", "3:0", "4:0:x", "5:999:0", "1:2:3:4", "1:0:9223372036854775807",
 		"2:0:-9223372036854775808",
 		"99999999999999999999", "-1:0:0", "3:-100:1", "\x00", "1,2,3,4,5,6",
-		fmt.Sprintf("%d", pick(l.numbers)),
-		fmt.Sprintf("%d:%d:%d", pick(l.numbers), rand.N(9)-4, l.when().UnixMicro()),
-		fmt.Sprintf("%d:%d:-9223372036854775808", pick(l.numbers), rand.N(3)), // outside the range of Postgres timestamps
-		fmt.Sprintf("%d:0:%d,%d", pick(l.numbers), rand.Int64(), rand.Int64()),
+		fmt.Sprintf("%d", pick(l.dice, l.numbers)),
+		fmt.Sprintf("%d:%d:%d", pick(l.dice, l.numbers), l.n(9)-4, l.when().UnixMicro()),
+		fmt.Sprintf("%d:%d:-9223372036854775808", pick(l.dice, l.numbers), l.n(3)), // outside the range of Postgres timestamps
+		fmt.Sprintf("%d:0:%d,%d", pick(l.dice, l.numbers), l.dice.Int64(), l.dice.Int64()),
 	})
 }
