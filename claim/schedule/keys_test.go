@@ -16,20 +16,6 @@ func (d *desk) waitsKeyed(name, key string, priority, items int) {
 	}
 }
 
-func TestAFullKeyDelaysNoOtherItemOfItsWorkspace(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 10)
-	d.limits[scope{workspaceOf("a"), "k"}] = 1
-	d.waitsKeyed("a", "k", 0, 3)
-	d.waitsKeyed("a", "", -5, 1)
-	d.waitsKeyed("a", "l", -9, 1)
-	require.Equal(t, "a1 a4 a5", d.claims(3))
-	require.Empty(t, d.propose(5), "the key is full")
-	d.ends("a", 1)
-	require.Equal(t, "a@0*2", d.propose(5), "as many as are known; a claim knows how many it may take")
-	require.Equal(t, "a2", d.claim(5))
-}
-
 func TestKeysWithoutWaitingItemsAreForgotten(t *testing.T) {
 	d := newDesk(t)
 	d.tenant("a", 10)
@@ -39,31 +25,6 @@ func TestKeysWithoutWaitingItemsAreForgotten(t *testing.T) {
 	d.s.Forget()
 	require.Equal(t, []string{"l"}, slices.Collect(maps.Keys(d.s.keys)))
 	require.Equal(t, []string{"l"}, slices.Collect(maps.Keys(d.s.workspaces[workspaceOf("a")].keys)))
-}
-
-func TestAKeyIsFullOverAllWorkspaces(t *testing.T) {
-	d := newDesk(t)
-	for _, name := range []string{"a", "b", "c"} {
-		d.tenant(name, 10)
-	}
-	d.limits[scope{key: "k"}] = 2
-	d.waitsKeyed("a", "k", 0, 2)
-	d.waitsKeyed("b", "k", 0, 2)
-	d.waitsKeyed("c", "", -1, 1)
-	require.Equal(t, "a1 b3", d.claims(2), "workspaces take turns")
-	require.Equal(t, "c5", d.claim(5))
-	require.Empty(t, d.propose(5))
-	d.ends("b", 1)
-	require.Equal(t, "a2", d.claim(5), "an item of b ended, and a was served less recently")
-}
-
-func TestItemsOfSeveralKeysStartInTheirOrder(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 10)
-	for _, key := range []string{"k", "l", "", "k", "m"} {
-		d.waitsKeyed("a", key, 0, 1)
-	}
-	require.Equal(t, "a1 a2 a3 a4 a5", d.claims(5))
 }
 
 func TestAKeyWhoseRateIsUsedUpWaitsForIt(t *testing.T) {

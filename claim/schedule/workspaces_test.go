@@ -70,20 +70,6 @@ func TestAnItemThatWaitsAgainReopensItsWorkspace(t *testing.T) {
 	require.Equal(t, "a2", d.claim(9))
 }
 
-func TestARaisedLimitReopensAWorkspace(t *testing.T) {
-	d := newDesk(t)
-	w := d.tenant("a", 1)
-	d.waits("a", 0, 9, 0)
-	require.Equal(t, "a1", d.claim(9))
-	w.limit = 4
-	require.Empty(t, d.propose(9), "the new limit was not announced")
-	d.s.Learn(Change{Workspace: workspaceOf("a")})
-	require.Equal(t, "a2 a3 a4", d.claim(9))
-	w.limit = 5
-	d.s.LearnAll()
-	require.Equal(t, "a5", d.claim(9))
-}
-
 func TestAPausedWorkspaceWaitsForItsMark(t *testing.T) {
 	d := newDesk(t)
 	w := d.tenant("a", 4)
