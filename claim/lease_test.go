@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/internal/postgres"
-	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/pgdispatch/pgdispatch/sweeper"
 	"github.com/stretchr/testify/require"
@@ -111,30 +109,4 @@ func TestSweepersAtOnceCountNothingTwice(t *testing.T) {
 			claimed[items-1].Token))
 	require.Equal(t, items,
 		sqltest.Scalar[int](b.Shop, "select count(distinct lease_token) from pgdispatch.workflow_execution_queue"))
-}
-
-func TestReleaseOwnedGivesBackOnlyWhatTheReplicaStillHolds(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	other := b.replica("b")
-	own := b.claimed(b.Store, 2)
-	expired := b.claimed(b.Store, 1)[0]
-	running := b.dispatched(b.Store, 1)[0]
-	others := b.claimed(other, 2)
-	b.expire(expired)
-	released, err := postgres.Values[int64](t.Context(), b.Conns, "release owned items", sql.Text("release_owned"), "a")
-	require.NoError(t, err)
-	require.Len(t, released, 2)
-	for _, item := range own {
-		require.Equal(t, "PENDING attempts=0 slot=true",
-			sqltest.Scalar[string](b.Shop, `select status || ' attempts=' || attempt_count || ' slot='
-				|| (stage in ('HOLDS', 'DOUBT'))
-			from pgdispatch.workflow_execution_queue where id = $1`, item.ID), "the workflow may have been started")
-	}
-	require.Equal(t, "CLAIMED", b.Status(expired.ID), "expired leases are left to the sweeper")
-	require.Equal(t, "DISPATCHED", b.Status(running.ID))
-	require.Equal(t, "CLAIMED", b.Status(others[0].ID))
-	ids, err := other.Heartbeat(t.Context(), []Held{{others[0].ID, others[0].Token}})
-	require.NoError(t, err)
-	require.Len(t, ids, 1)
 }

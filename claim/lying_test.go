@@ -305,7 +305,7 @@ func (l *liar) garbage() string {
 		"99999999999999999999", "-1:0:0", "3:-100:1", "\x00", "1,2,3,4,5,6",
 		fmt.Sprintf("%d", pick(l.dice, l.numbers)),
 		fmt.Sprintf("%d:%d:%d", pick(l.dice, l.numbers), l.n(9)-4, l.when().UnixMicro()),
-		fmt.Sprintf("%d:%d:-9223372036854775808", pick(l.dice, l.numbers), l.n(3)), // outside the range of Postgres timestamps
+		fmt.Sprintf("%d:%d:-9223372036854775808", pick(l.dice, l.numbers), l.n(3)), // too early for Postgres
 		fmt.Sprintf("%d:0:%d,%d", pick(l.dice, l.numbers), l.dice.Int64(), l.dice.Int64()),
 	})
 }

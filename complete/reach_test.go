@@ -44,9 +44,13 @@ func TestReachIsLostAfterItsLimitAndFoundAtOnce(t *testing.T) {
 		require.True(t, r.Reached())
 		pass(time.Minute + 7*time.Second)
 		require.True(t, r.Reached(), "the limit is not reached yet")
+		require.False(t, r.Away())
 		pass(4 * time.Second)
 		require.False(t, r.Reached())
+		require.True(t, r.Away())
+		require.EqualError(t, r.Err(), "connection refused")
 		pass(50 * time.Minute)
+		require.Greater(t, time.Since(r.Answered()), 50*time.Minute)
 		pass(9 * time.Minute)
 		require.True(t, r.Reached())
 		messages, errs := log.At(slog.LevelWarn), log.Errors(slog.LevelWarn)
@@ -55,6 +59,14 @@ func TestReachIsLostAfterItsLimitAndFoundAtOnce(t *testing.T) {
 		messages = log.At(slog.LevelInfo)
 		require.Equal(t, []string{"Temporal is reachable again; resuming watches"}, messages)
 	})
+}
+
+func TestBeforeTheFirstAnswerTemporalIsNeitherReachedNorAway(t *testing.T) {
+	t.Parallel()
+	r := &Reach{}
+	require.False(t, r.Reached() || r.Away())
+	require.EqualError(t, r.Err(), "it has not answered yet")
+	require.Zero(t, r.Answered())
 }
 
 func TestReachIsLostWhereNothingIsAnswered(t *testing.T) {

@@ -137,3 +137,37 @@ func TestSilentExecutionsAreAskedAboutOnceInAWhile(t *testing.T) {
 		"set asked_at = asked_at - interval '2 minutes', started_at = started_at - interval '2 minutes'")
 	require.ElementsMatch(t, []string{old.ExecutionID, young.ExecutionID}, silent())
 }
+
+func TestEndsRecordedTogetherAreThoseOfTheirExecutionsAndALockedOneIsLeft(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	ran := b.Dispatched(3)
+	tx, err := b.Conns.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "select from pgdispatch.workflow_execution_queue where id = $1 for update", ran[1].ID)
+	require.NoError(t, err)
+	ends := []complete.Ended{{ExecutionID: ran[0].ExecutionID, Outcome: "COMPLETED", Result: `{"total": 3}`},
+		{ExecutionID: ran[1].ExecutionID, Outcome: "COMPLETED"},
+		{ExecutionID: ran[2].ExecutionID, Outcome: "FAILED", Reason: "enough \x00 of\nit"}}
+	first, err := b.FinishAll(t.Context(), ends)
+	require.NoError(t, err)
+	require.Equal(t, map[string]bool{ran[0].ExecutionID: true, ran[2].ExecutionID: true}, first)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, []string{"COMPLETED", "DISPATCHED", "FAILED enough \uFFFD of it"}, sqltest.Scalar[[]string](b.Shop,
+		"select array_agg(concat_ws(' ', status, last_error) order by id) from pgdispatch.workflow_execution_queue"))
+	first, err = b.FinishAll(t.Context(), ends)
+	require.NoError(t, err)
+	require.Equal(t, map[string]bool{ran[0].ExecutionID: false, ran[1].ExecutionID: true, ran[2].ExecutionID: false},
+		first)
+}
+
+func TestReplicasShareTheKeyThatSignsCallbacks(t *testing.T) {
+	t.Parallel()
+	b := storetest.New(t)
+	key, err := b.CallbackKey(t.Context())
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(key), 32)
+	other, err := b.Replica("b").CallbackKey(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, key, other)
+}

@@ -141,3 +141,15 @@ func TestWhicheverCallFailsTheGateIsSet(t *testing.T) {
 	t.Parallel()
 	troubletest.Each(t, []troubletest.Trouble{troubletest.Unsent, troubletest.Unanswered}, keepsGate)
 }
+
+func TestAGateThatCannotConnectStopsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gate := &notify.Gate{Connect: func(context.Context) (notify.GateSession, error) { return nil, troubletest.Err }}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		require.NoError(t, gate.Run(ctx))
+		require.Equal(t, time.Hour, time.Since(began))
+	})
+}

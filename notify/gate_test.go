@@ -215,6 +215,18 @@ func TestAGateThatAnotherMovedIsSetAgain(t *testing.T) {
 	within(t, func() bool { return !wakes(t, pool) }, "no replica is on duty")
 }
 
+func TestAnErrorOfTheGateSaysWhatWasTried(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), sqltest.URL(t))
+	require.NoError(t, err)
+	session := &notify.Session{Conn: conn}
+	require.NoError(t, session.Ping(t.Context()))
+	require.NoError(t, session.Close(t.Context()))
+	require.ErrorContains(t, session.Ping(t.Context()), "ping gate: ")
+	_, err = session.Shut(t.Context())
+	require.ErrorContains(t, err, "shut gate: ")
+}
+
 func TestALongTransactionIsAskedAboutEverMoreRarely(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -112,12 +112,6 @@ func (p *post) execute(statement string, args ...any) {
 	require.NoError(p.t, err)
 }
 
-// ping notifies as the store does.
-func (p *post) ping(ctx context.Context, channel, payload string) error {
-	_, err := p.pool.Exec(ctx, "select pg_notify($1, $2)", channel, payload)
-	return err
-}
-
 type pingerFunc func(ctx context.Context, channel, payload string) error
 
 func (f pingerFunc) Ping(ctx context.Context, channel, payload string) error {
@@ -191,7 +185,7 @@ func TestRingsWhenAnItemIsInserted(t *testing.T) {
 func TestPayloadsOfStrangersDoNotMatter(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
-	p.Ping = pingerFunc(p.ping)
+	p.Ping = &PoolPinger{DB: p.pool}
 	p.run()
 	p.hear("start")
 	for _, payload := range []string{"", "x", "'; drop table", "99999999999999999999", "\u202e日本語"} {
@@ -260,7 +254,7 @@ func TestDeadConnectionIsFoundByItsPing(t *testing.T) {
 	between, behind := newProxy(t, url, nil)
 	p := listenAt(t, behind, sqltest.Pool(t, url))
 	p.PingInterval, p.PingTimeout = 100*time.Millisecond, 100*time.Millisecond
-	p.Ping = pingerFunc(p.ping)
+	p.Ping = &PoolPinger{DB: p.pool}
 	p.run()
 	p.hear("start")
 
@@ -282,7 +276,7 @@ func TestLiveConnectionIsNotCutByItsPings(t *testing.T) {
 	p.PingInterval = 200 * time.Millisecond
 	p.Ping = pingerFunc(func(ctx context.Context, channel, payload string) error {
 		pings <- channel + " " + payload
-		return p.ping(ctx, channel, payload)
+		return (&PoolPinger{DB: p.pool}).Ping(ctx, channel, payload)
 	})
 	p.run()
 	p.hear("start")

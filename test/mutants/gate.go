@@ -17,7 +17,7 @@ var gate = []mutant{
 		[]edit{{"notify.Gate.step", "if asleep {", "if false {"}},
 		"./notify", "TestNoInterleavingLosesAWakeUp"},
 	{"call after duty is left", "a busy replica leaves duty, and no other hears of it",
-		[]edit{{"notify.Gate.step", "false return true, session.Call(ctx, HelpChannel)", "false return true, nil"}},
+		[]edit{{"notify.Gate.step", "g.opened = false return true, session.Call(ctx, HelpChannel)", "return true, nil"}},
 		"./notify", "TestNoInterleavingLosesAWakeUp"},
 	{"gate waits for open transactions", "a replica sleeps while a transaction is open that read the gate as open",
 		[]edit{{"notify.Gate.shut", "if !done {", "if !done && false {"}},
