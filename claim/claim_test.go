@@ -77,79 +77,17 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 	}
 }
 
-func TestItemThatCannotBeStartedSaysWhy(t *testing.T) {
-	t.Parallel()
-	for problem, breakIt := range map[string]string{
-		string(NoWorkspace):                  "delete from pgdispatch.workspaces",
-		"workflow definition not found":      "delete from pgdispatch.workflow_definitions",
-		"workflow definition has no version": "delete from pgdispatch.workflow_definition_versions",
-		"holder lost three times, the last time with this item alone": "update pgdispatch.workflow_execution_queue " +
-			"set lost_lease_count = 3",
-	} {
-		t.Run(problem, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			b.Insert(b.Shop.Shop, 1)
-			b.Execute(breakIt)
-			batch, err := b.Claim(t.Context(), 1)
-			require.NoError(t, err)
-			require.Len(t, batch.Items, 1)
-			require.Equal(t, Problem(problem), batch.Items[0].Problem)
-			ids, err := b.Settle(t.Context(), Fail,
-				[]Settlement{{ID: batch.Items[0].ID, Token: batch.Items[0].Token, Error: problem}})
-			require.NoError(t, err)
-			require.Len(t, ids, 1)
-		})
-	}
-}
-
-func TestBatchSaysWhetherAndWhenToLookAgain(t *testing.T) {
+func TestABatchOfNothingSaysWhenToLookAgainHoweverFarAheadThatIs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	look := func(atMost int) Batch {
-		t.Helper()
-		batch, err := b.Claim(t.Context(), atMost)
-		require.NoError(t, err)
-		return batch
-	}
-	empty := look(5)
-	require.Equal(t, Batch{LookAgainIn: -1}, empty)
-
-	b.Insert(b.Shop.Shop, 5)
-	require.True(t, look(2).More)
-	full := look(3)
-	require.Len(t, full.Items, 3)
-	require.False(t, full.More)
-	require.False(t, full.Capped)
-
-	b.Insert(b.Shop.Shop, 5)
-	_, err := b.SetSettings(t.Context(), ptr(6), nil, nil, "me")
+	batch, err := b.Claim(t.Context(), 5)
 	require.NoError(t, err)
-	capped := look(3)
-	require.Len(t, capped.Items, 1, "W is 6 and 5 items are leased")
-	require.True(t, capped.Capped)
-	require.True(t, capped.More)
-
-	b.Execute("update pgdispatch.workflow_execution_queue set run_at = clock_timestamp() + interval '1 hour' " +
-		"where status = 'PENDING'")
-	later := look(3)
-	require.Empty(t, later.Items)
-	require.InDelta(t, time.Hour, later.LookAgainIn, float64(time.Minute))
-
-	b.Execute("delete from pgdispatch.workflow_execution_queue where status = 'PENDING'")
+	require.Equal(t, Batch{LookAgainIn: -1}, batch)
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
 		select workspace_id, id, '2199-12-31' from pgdispatch.workflow_definitions where workspace_id = $1`, b.Shop.Shop)
-	b.Execute("update pgdispatch.workflow_execution_queue set run_at = '2199-12-31' where status = 'PENDING'")
-	b.Store = b.replica("a") // with an empty memory
-	require.Greater(t, look(3).LookAgainIn, 100*365*24*time.Hour)
-
-	_, err = b.SetSettings(t.Context(), nil, ptr(true), nil, "me")
+	batch, err = b.Claim(t.Context(), 3)
 	require.NoError(t, err)
-	paused := look(3)
-	require.Empty(t, paused.Items)
-	require.True(t, paused.Paused)
-	require.False(t, paused.More)
-	require.Negative(t, paused.LookAgainIn)
+	require.Greater(t, batch.LookAgainIn, 100*365*24*time.Hour)
 }
 
 func TestBatchSaysWhetherAnotherReplicaHasClaimed(t *testing.T) {
@@ -169,26 +107,6 @@ func TestBatchSaysWhetherAnotherReplicaHasClaimed(t *testing.T) {
 	require.True(t, shared(other))
 	require.True(t, shared(b.Store))
 	require.False(t, shared(b.Store))
-}
-
-func TestBatchNamesAWorkspaceAtItsLimitOnceUntilItHasRoomAgain(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.Execute("update pgdispatch.workspaces set max_concurrent_workflows = 2")
-	items := b.dispatched(b.Store, 2)
-	full := func() []Full {
-		t.Helper()
-		batch, err := b.Claim(t.Context(), 5)
-		require.NoError(t, err)
-		return batch.AtCapacity
-	}
-	b.Insert(b.Shop.Shop, 3)
-	require.Equal(t, []Full{{WorkspaceID: b.Shop.Shop, Active: 2, Limit: 2}}, full())
-	require.Empty(t, full(), "each full workspace is reported once")
-	_, err := b.Finish(t.Context(), items[0].ExecutionID, "COMPLETED", "", "")
-	require.NoError(t, err)
-	require.Equal(t, []Full{{WorkspaceID: b.Shop.Shop, Active: 2, Limit: 2}}, full(),
-		"the claim filled the workspace again")
 }
 
 func ptr[T any](value T) *T { return &value }

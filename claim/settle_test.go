@@ -37,48 +37,6 @@ func TestSettleMovesTheItem(t *testing.T) {
 	}
 }
 
-func TestLateSettleChangesNothing(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	other := b.replica("b")
-	for name, overtake := range map[string]func(item Item){
-		"its lease expired, before the sweeper ran": func(item Item) { b.expire(item) },
-		"swept": func(item Item) {
-			b.expire(item)
-			swept, err := b.Sweep(t.Context(), 10)
-			require.NoError(t, err)
-			require.Equal(t, 1, swept.Requeued)
-		},
-		"claimed by another": func(item Item) {
-			b.expire(item)
-			_, err := b.Sweep(t.Context(), 10)
-			require.NoError(t, err)
-			batch, err := other.Claim(t.Context(), 10)
-			require.NoError(t, err)
-			require.Len(t, batch.Items, 1)
-			require.Equal(t, item.ID, batch.Items[0].ID)
-		},
-		"settled before by its own replica": func(item Item) {
-			_, err := b.Settle(t.Context(), Dispatched, []Settlement{settlementOf(item, Dispatched)})
-			require.NoError(t, err)
-		},
-	} {
-		item := b.claimed(b.Store, 1)[0]
-		overtake(item)
-		before := b.Row(item.ID)
-		for _, verb := range verbs {
-			ids, err := b.Settle(t.Context(), verb, []Settlement{settlementOf(item, verb)})
-			require.NoError(t, err)
-			require.Empty(t, ids, "%s, %s", verb, name)
-		}
-		ids, err := b.Heartbeat(t.Context(), []Held{{item.ID, item.Token}})
-		require.NoError(t, err)
-		require.Empty(t, ids)
-		require.Equal(t, before, b.Row(item.ID), name)
-		b.Execute("delete from pgdispatch.workflow_execution_queue")
-	}
-}
-
 func TestSettleReportsExactlyWhatItMoved(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -121,29 +79,6 @@ func TestReleaseWithoutAnErrorKeepsTheLastOne(t *testing.T) {
 	_, err = b.Settle(t.Context(), Release, []Settlement{{ID: item.ID, Token: item.Token}})
 	require.NoError(t, err)
 	require.Equal(t, "boom", sqltest.Scalar[string](b.Shop, "select last_error from pgdispatch.workflow_execution_queue"))
-}
-
-func TestEndIsRecordedOnce(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	item := b.dispatched(b.Store, 1)[0]
-	first, err := b.Finish(t.Context(), item.ExecutionID, "TERMINATED", "enough \x00 of\nit", "")
-	require.NoError(t, err)
-	require.True(t, first)
-	require.Equal(t, "FAILED", b.Status(item.ID))
-	require.Equal(t, "enough \uFFFD of it",
-		sqltest.Scalar[string](b.Shop, "select last_error from pgdispatch.workflow_execution_queue"))
-	before := b.Row(item.ID)
-	first, err = b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "", "")
-	require.NoError(t, err)
-	require.False(t, first)
-	require.Equal(t, before, b.Row(item.ID))
-
-	_, err = b.Finish(t.Context(), item.ExecutionID, "VANISHED", "", "")
-	require.ErrorContains(t, err, "finish execution: ")
-	first, err = b.Finish(t.Context(), "00000000-0000-4000-8000-000000000000", "COMPLETED", "", "")
-	require.NoError(t, err)
-	require.False(t, first)
 }
 
 func TestEndOfAnItemThatIsStillClaimedIsKeptForItsSettle(t *testing.T) {

@@ -92,26 +92,6 @@ func TestAClaimThatSettlesALockedItemSaysSoAndTheNextGoesOn(t *testing.T) {
 	require.Len(t, batch.Items, 2)
 }
 
-// Claims do not wait for rows that another transaction has locked.
-func TestAClaimPassesOverRowsThatAreLocked(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.Insert(b.Shop.Shop, 8)
-	tx, err := b.Conns.Begin(t.Context())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-	_, err = tx.Exec(t.Context(), "select from pgdispatch.workflow_execution_queue where id <= 5 for update")
-	require.NoError(t, err)
-	batch, err := b.Claim(t.Context(), 10)
-	require.NoError(t, err)
-	require.Len(t, batch.Items, 3)
-	require.NoError(t, tx.Rollback(t.Context()))
-	b.Store = b.replica("b") // its memory does not skip locked items
-	batch, err = b.Claim(t.Context(), 10)
-	require.NoError(t, err)
-	require.Len(t, batch.Items, 5)
-}
-
 func TestAClaimThatPassesOverLockedRowsSettlesAllTheSame(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

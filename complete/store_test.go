@@ -155,10 +155,17 @@ func TestEndsRecordedTogetherAreThoseOfTheirExecutionsAndALockedOneIsLeft(t *tes
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Equal(t, []string{"COMPLETED", "DISPATCHED", "FAILED enough \uFFFD of it"}, sqltest.Scalar[[]string](b.Shop,
 		"select array_agg(concat_ws(' ', status, last_error) order by id) from pgdispatch.workflow_execution_queue"))
+	alone, err := b.Finish(t.Context(), ran[1].ExecutionID, "TERMINATED", "enough \x00 of\nit", "")
+	require.NoError(t, err)
+	require.True(t, alone)
+	require.Equal(t, "enough \uFFFD of it", sqltest.Scalar[string](b.Shop,
+		"select last_error from pgdispatch.workflow_execution_queue where id = $1", ran[1].ID))
 	first, err = b.FinishAll(t.Context(), ends)
 	require.NoError(t, err)
-	require.Equal(t, map[string]bool{ran[0].ExecutionID: false, ran[1].ExecutionID: true, ran[2].ExecutionID: false},
+	require.Equal(t, map[string]bool{ran[0].ExecutionID: false, ran[1].ExecutionID: false, ran[2].ExecutionID: false},
 		first)
+	_, err = b.Finish(t.Context(), ran[1].ExecutionID, "VANISHED", "", "")
+	require.ErrorContains(t, err, "finish execution: ")
 }
 
 func TestReplicasShareTheKeyThatSignsCallbacks(t *testing.T) {

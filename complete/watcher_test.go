@@ -171,28 +171,6 @@ func TestAdoptsNothingWhenThereIsNoRoom(t *testing.T) {
 	})
 }
 
-func TestAdoptThatFailsIsLoggedAndRepeated(t *testing.T) {
-	bubble(t, func(t *testing.T, p *post) {
-		p.onAdopt = func(int, []string) ([]temporal.Execution, error) {
-			if len(p.seen().adopts) < 3 {
-				return nil, errors.New("connection refused")
-			}
-			return []temporal.Execution{{ID: "e1", RunID: "run-1"}}, nil
-		}
-		stop := p.run()
-		for range 2 { // at the next adoptions
-			pass(500 * time.Millisecond)
-			p.Unwatched(true)
-			pass(2 * time.Second)
-		}
-		messages, errs := p.log.At(slog.LevelError), p.log.Errors(slog.LevelError)
-		require.Equal(t, []string{"Cannot find executions to watch", "Cannot find executions to watch"}, messages)
-		require.Equal(t, []string{"connection refused", "connection refused"}, errs)
-		require.Equal(t, []string{"e1=COMPLETED"}, p.seen().finished)
-		stop()
-	})
-}
-
 func TestWaitIsRepeatedAndItsErrorLoggedWhenItChanges(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.onWait = func(context.Context, temporal.Execution) (temporal.End, error) {

@@ -212,24 +212,6 @@ func TestEachLeaseEndsAtItsOwnDeadline(t *testing.T) {
 	})
 }
 
-func TestAWorkerGoesOnAfterALostLease(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, d *desk) {
-		d.StartTimeout = time.Minute
-		d.enqueue(2)
-		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
-			if item.ID == 1 {
-				return starts(time.Minute)(ctx, item)
-			}
-			return "run", ctx.Err()
-		}
-		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return nil, nil }
-		stop := d.run()
-		pass(15 * time.Second)
-		require.Equal(t, []string{"e2=run"}, d.seen().reported)
-		stop()
-	})
-}
-
 func TestALeaseThatIsLostWhileItsStartIsSettledDoesNotStopTheWorkersNextItem(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.StartTimeout = 20 * time.Second

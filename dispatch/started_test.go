@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -40,28 +39,6 @@ func TestAnIdleReplicaSettlesAtOnce(t *testing.T) {
 		require.Len(t, d.seen().settles, 1)
 		require.False(t, d.seen().settles[0].inClaim)
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
-		stop()
-	})
-}
-
-func TestWhatAFailedClaimDidNotSettleIsSettledWithoutIt(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, d *desk) {
-		d.enqueue(2)
-		d.onStart = starts(10 * time.Millisecond)
-		settles := 0
-		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
-			settles++
-			if settles == 1 {
-				return nil, errors.New("connection reset")
-			}
-			return fakeStore{d}.putBack(verb, batch), nil
-		}
-		stop := d.run()
-		pass(time.Second)
-		seen := d.seen()
-		require.True(t, seen.settles[0].inClaim)
-		require.False(t, seen.settles[1].inClaim)
-		require.Equal(t, []string{"e1=run-e1", "e2=run-e2"}, seen.reported)
 		stop()
 	})
 }

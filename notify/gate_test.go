@@ -96,21 +96,6 @@ func TestASleeperWaitsForWhoeverWasToldThatNobodySleeps(t *testing.T) {
 	require.True(t, wakes(t, pool))
 }
 
-func TestAnAwakeDispatcherIsNotNotified(t *testing.T) {
-	t.Parallel()
-	url := sqltest.URL(t)
-	pool := sqltest.Pool(t, url)
-	gate := newGate(t, url, "one")
-	gate.Sleep()
-	notify.Receive(t, gate.shutting)
-	require.True(t, wakes(t, pool))
-	gate.Awake()
-	within(t, func() bool { return !wakes(t, pool) }, "the gate opens")
-	require.True(t, gate.OnDuty())
-	gate.Sleep()
-	notify.Receive(t, gate.shutting)
-}
-
 func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
 	t.Parallel()
 	url := sqltest.URL(t)

@@ -212,14 +212,15 @@ func TestWhatWasDeletedIsAProblemOfItsItemsOnly(t *testing.T) {
 	f.exec("delete from pgdispatch.workspaces where id = $1", noWorkspace.workspace)
 	f.exec("delete from pgdispatch.workflow_definitions where id = $1", noDefinition.definition)
 	f.exec("delete from pgdispatch.workflow_definition_versions where id = $1", noVersion.version)
-	got := map[int64]string{}
-	for _, item := range f.claim(10).items {
+	got, b := map[int64]string{}, f.claim(10)
+	for _, item := range b.items {
 		got[*item.ID] = ""
 		if item.Problem != nil {
 			got[*item.ID] = *item.Problem
 		}
 	}
 	require.Equal(t, want, got)
+	require.ElementsMatch(t, b.ids(), all[int64](f, sql.Text("fail"), b.ids(), b.tokens(), []string{"a", "b", "c", "d"}))
 }
 
 func TestAVersionDeletedUnderAnUnansweredStartIsAProblem(t *testing.T) {

@@ -143,12 +143,16 @@ func TestExpiryIsFinalEvenWithoutASweeper(t *testing.T) {
 	f.items(f.tenant("PRO"), 1)
 	b := f.claim(1)
 	f.expire(b.ids()...)
+	row := func() string { return one[string](f, "select q::text from pgdispatch.workflow_execution_queue q") }
+	before := row()
 	require.Empty(t, all[int64](f, sql.Text("heartbeat"), b.ids(), b.tokens(), lease))
 	require.Empty(t, f.dispatched(b))
 	require.Empty(t, f.release(b, false))
 	require.Empty(t, all[int64](f, sql.Text("fail"), b.ids(), b.tokens(), []string{"x"}))
+	require.Empty(t,
+		all[int64](f, sql.Text("retry"), b.ids(), b.tokens(), []string{"x"}, []time.Duration{0}, []bool{false}))
 	require.Empty(t, all[int64](f, sql.Text("release_owned"), "replica-1"))
-	require.Equal(t, "CLAIMED", f.status(b.ids()[0]))
+	require.Equal(t, before, row())
 }
 
 func TestASettleWithAnOlderTokenChangesNothing(t *testing.T) {

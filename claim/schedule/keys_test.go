@@ -43,18 +43,6 @@ func TestAKeyWhoseRateIsUsedUpWaitsForIt(t *testing.T) {
 	require.Equal(t, "a2", d.claim(5))
 }
 
-func TestAChangeOfLimitsReopensEveryKey(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 10)
-	d.limits[scope{key: "k"}] = 0
-	d.waitsKeyed("a", "k", 0, 1)
-	require.Empty(t, d.claim(5))
-	require.Empty(t, d.propose(5))
-	delete(d.limits, scope{key: "k"})
-	d.s.LearnAll()
-	require.Equal(t, "a1", d.claim(5))
-}
-
 func TestALoadReopensAKeyThatIsNotFull(t *testing.T) {
 	d := newDesk(t)
 	d.tenant("a", 10)

@@ -69,17 +69,6 @@ func TestAgeDecidesAShareOfALargeClaim(t *testing.T) {
 	require.Equal(t, "b@0*3 a@9*27", d.propose(30))
 }
 
-func TestAgeGivesNoSlotToAFullWorkspace(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 100)
-	d.tenant("b", 1)
-	d.waits("a", 9, 40, 0)
-	d.waits("b", 9, 2, 2*time.Minute)
-	d.claims(30)
-	require.Equal(t, 1, d.tenants[workspaceOf("b")].held)
-	require.NotContains(t, d.propose(10), "b")
-}
-
 func TestAClaimWithoutAnAnswerChangesNothing(t *testing.T) {
 	d := newDesk(t)
 	d.tenant("a", 9)

@@ -12,7 +12,7 @@ var gate = []mutant{
 		"./notify", "TestASleeperWaitsForWhoeverWasToldThatNobodySleeps"},
 	{"claim after the gate is shut", "a dispatcher sleeps without looking once more",
 		[]edit{{"notify.Gate.shut", "g.Shutting()", ""}},
-		"./notify", "TestWhoeverFallsAsleepIsToldToLookOnceMore"},
+		"./notify", "TestNoInterleavingLosesAWakeUp"},
 	{"awake before the gate opens", "a replica that opens the gate still counts as asleep",
 		[]edit{{"notify.Gate.step", "if asleep {", "if false {"}},
 		"./notify", "TestNoInterleavingLosesAWakeUp"},

@@ -33,7 +33,7 @@ var leases = []mutant{
 		"./sql", "TestExpiryIsFinalEvenWithoutASweeper"},
 	{"expiry in retry", "an expired lease settles until a sweeper runs",
 		[]edit{{"sql name retry", "and q.lease_expires_at > clock_timestamp()", ""}},
-		"./claim", "TestLateSettleChangesNothing"},
+		"./sql", "TestExpiryIsFinalEvenWithoutASweeper"},
 	{"expiry in release", "an expired lease settles until a sweeper runs",
 		[]edit{{"sql name release", "and q.lease_expires_at > clock_timestamp()", ""}},
 		"./sql", "TestExpiryIsFinalEvenWithoutASweeper"},
