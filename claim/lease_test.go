@@ -70,17 +70,6 @@ func TestSweepOfNothingKnowsNoNextExpiry(t *testing.T) {
 	require.Equal(t, sweeper.Swept{Now: swept.Now, OldestOpen: swept.OldestOpen, Namespaces: []string{""}}, swept)
 }
 
-func TestSweepTakesNoMoreThanItIsAskedTo(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.expire(b.claimed(b.Store, 5)...)
-	for _, want := range []int{2, 2, 1, 0} {
-		swept, err := b.Sweep(t.Context(), 2)
-		require.NoError(t, err)
-		require.Equal(t, want, swept.Requeued)
-	}
-}
-
 func TestSweepersAtOnceCountNothingTwice(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -93,8 +82,8 @@ func TestSweepersAtOnceCountNothingTwice(t *testing.T) {
 		sweepers.Go(func() {
 			for requeued.Load() < items {
 				swept, err := b.Sweep(t.Context(), 7)
-				if err != nil {
-					t.Error(err)
+				if err != nil || swept.Requeued > 7 {
+					t.Error(swept, err)
 					return
 				}
 				requeued.Add(int64(swept.Requeued))

@@ -81,19 +81,6 @@ func TestReleaseWithoutAnErrorKeepsTheLastOne(t *testing.T) {
 	require.Equal(t, "boom", sqltest.Scalar[string](b.Shop, "select last_error from pgdispatch.workflow_execution_queue"))
 }
 
-func TestEndOfAnItemThatIsStillClaimedIsKeptForItsSettle(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	item := b.claimed(b.Store, 1)[0]
-	first, err := b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "", "")
-	require.NoError(t, err)
-	require.True(t, first)
-	require.Equal(t, "CLAIMED", b.Status(item.ID))
-	_, err = b.Settle(t.Context(), Dispatched, []Settlement{{ID: item.ID, Token: item.Token, RunID: "run"}})
-	require.NoError(t, err)
-	require.Equal(t, "COMPLETED", b.Status(item.ID))
-}
-
 func TestAnyCleanErrorCanBeStored(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

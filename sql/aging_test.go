@@ -26,18 +26,6 @@ func overloaded(t *testing.T) (f fixture, urgent, patient tenant) {
 	return f, urgent, patient
 }
 
-func TestPriorityIsStrictWhileNobodyHasWaitedLong(t *testing.T) {
-	t.Parallel()
-	f, urgent, patient := overloaded(t)
-	f.at(patient, 99, -50*time.Second)
-	for range 15 {
-		f.flood(urgent, 5)
-		for _, item := range f.claim(5).items {
-			require.Equal(t, urgent.workspace, *item.WorkspaceID)
-		}
-	}
-}
-
 func TestNobodyStarvesUnderPriorities(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"one at a time": 1, "a few at a time": 7, "many at a time": 40} {

@@ -27,53 +27,6 @@ func TestClaimTakesPriorityBeforeFairnessBeforeAge(t *testing.T) {
 	require.Equal(t, []int64{old}, f.claim(1).ids())
 }
 
-func TestClaimServesTheLeastRecentlyServedFirst(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	tenants := []tenant{f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")}
-	for _, w := range tenants {
-		f.items(w, 6)
-	}
-	turns := []string{}
-	for range 9 {
-		turns = append(turns, *f.claim(1).items[0].WorkspaceID)
-	}
-	require.Equal(t, turns[:3], turns[3:6])
-	require.Equal(t, turns[:3], turns[6:])
-	require.Len(t, map[string]bool{turns[0]: true, turns[1]: true, turns[2]: true}, 3)
-}
-
-func TestClaimSharesABatchAmongWorkspaces(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	noisy, quiet := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
-	f.items(noisy, 100)
-	f.items(quiet, 3)
-	count := map[string]int{}
-	for _, item := range f.claimAll(10).items {
-		count[*item.WorkspaceID]++
-	}
-	require.Equal(t, map[string]int{noisy.workspace: 7, quiet.workspace: 3}, count)
-}
-
-func TestManyWorkspacesTakeTurnsOfFourItems(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	for range 20 {
-		f.items(f.tenant("ENTERPRISE"), 10)
-	}
-	served := map[string]int{}
-	for claims := range 4 {
-		for _, item := range f.claim(20).items {
-			served[*item.WorkspaceID]++
-		}
-		require.Len(t, served, 5*(claims+1), "a workspace without a turn so far comes first")
-	}
-	for _, items := range served {
-		require.Equal(t, 4, items)
-	}
-}
-
 func TestClaimLeavesWhatIsNotDueAndSaysWhenItIs(t *testing.T) {
 	t.Parallel()
 	f := open(t)
