@@ -22,7 +22,7 @@ type lodge struct {
 	mu    sync.Mutex
 	open  bool
 	duty  *session
-	held  bool // a transaction is open that read the gate as open
+	held  bool
 	shuts int
 }
 
@@ -78,6 +78,19 @@ func (s *session) Close(context.Context) error {
 	return s.do("close", func() {})
 }
 
+// holds sets whether a transaction is open that read the gate as open.
+func (l *lodge) holds(held bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = held
+}
+
+// pass lets time pass, and waits until all goroutines are idle.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // keeper returns a gate that sleeps by that lodge, and how often it was told to look.
 func (l *lodge) keeper(calls *troubletest.Calls, log *logtest.Book, other func() *notify.Gate) (*notify.Gate, *int) {
 	looks := 0
@@ -96,14 +109,10 @@ func keepsGate(t *testing.T, calls *troubletest.Calls) {
 		one, looks := l.keeper(calls, log, func() *notify.Gate { return two })
 		two, _ = l.keeper(&troubletest.Calls{}, log, func() *notify.Gate { return one })
 		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		for _, gate := range []*notify.Gate{one, two} {
-			running.Go(func() { _ = gate.Run(ctx) })
-		}
-		within := func() {
-			time.Sleep(one.Interval + time.Second)
-			synctest.Wait()
-		}
+		ended := make(chan error, 2)
+		go func() { ended <- one.Run(ctx) }()
+		go func() { ended <- two.Run(ctx) }()
+		within := func() { pass(one.Interval + time.Second) }
 		sleeps := func(gate, other *notify.Gate) {
 			t.Helper()
 			within()
@@ -131,7 +140,8 @@ func keepsGate(t *testing.T, calls *troubletest.Calls) {
 		one.Call()
 		sleeps(one, two)
 		cancel()
-		running.Wait()
+		require.NoError(t, notify.Receive(t, ended))
+		require.NoError(t, notify.Receive(t, ended))
 		require.Nil(t, l.duty)
 		require.LessOrEqual(t, len(log.Lines()), 1)
 	})

@@ -172,7 +172,9 @@ func TestACallIsHeard(t *testing.T) {
 	require.NoError(t, err)
 	gate := newGate(t, url, "one")
 	gate.Call()
-	_, err = conn.Conn().WaitForNotification(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err = conn.Conn().WaitForNotification(ctx)
 	require.NoError(t, err)
 }
 
@@ -222,18 +224,18 @@ func TestALongTransactionIsAskedAboutEverMoreRarely(t *testing.T) {
 		go func() { done <- gate.Run(ctx) }()
 
 		gate.Sleep()
-		time.Sleep(15 * time.Second)
+		pass(15 * time.Second)
 		require.Less(t, l.shuts, 40, "few tries in 15 s")
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		require.InDelta(t, 2*time.Hour/(2*5*time.Second), l.shuts, 80, "then one per interval")
 		require.False(t, gate.IsAsleep())
 
 		gate.Awake() // work arrived; the next tries start with short pauses
-		time.Sleep(time.Second)
+		pass(time.Second)
 		gate.Sleep()
-		time.Sleep(100 * time.Millisecond)
-		l.held = false
-		time.Sleep(60 * time.Millisecond)
+		pass(100 * time.Millisecond)
+		l.holds(false)
+		pass(60 * time.Millisecond)
 		require.True(t, gate.IsAsleep(), "the pauses are short again")
 		require.Equal(t, 1, *looks)
 		cancel()

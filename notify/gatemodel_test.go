@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -52,8 +53,7 @@ type replica struct {
 	next                     uint8
 	connected, cut, mustTick bool
 
-	busy, ring       bool // its worker is busy; it has been woken
-	notified, called bool // a notification or a call is underway to it
+	busy, ring, notified bool // its worker is busy; it has been woken; a notification is underway to it
 }
 
 // rule is an assumption of the gate; tests disable each to see what fails.
@@ -70,7 +70,7 @@ const (
 
 type step struct {
 	world
-	must bool // required: it happens eventually, whatever the others do
+	must bool // required: it happens at some time
 }
 
 // explorer collects the next steps of a world.
@@ -81,7 +81,7 @@ type explorer struct {
 
 func (x *explorer) add(w world, must bool) { x.next = append(x.next, step{w, must}) }
 
-// from returns the steps that a world may take.
+// from returns the next steps of a world.
 func (x *explorer) from(w world) []step {
 	x.next = x.next[:0]
 	for i := range w.txs {
@@ -132,17 +132,10 @@ func (x *explorer) transact(w world, i int) {
 	x.add(w, false)
 }
 
-// listen delivers what is underway to a replica.
+// listen delivers a notification that is underway to a replica.
 func (x *explorer) listen(w world, r int) {
-	rep := w.reps[r]
-	if rep.notified {
-		w := w
-		w.reps[r].notified, w.reps[r].ring = false, rep.ring || rep.duty
-		x.add(w, true)
-	}
-	if rep.called {
-		w.reps[r].called, w.reps[r].ring = false, true
-		w.with(r, (*Gate).Called)
+	if rep := &w.reps[r]; rep.notified {
+		rep.notified, rep.ring = false, rep.ring || rep.duty
 		x.add(w, true)
 	}
 }
@@ -311,19 +304,16 @@ func (s *probe) Close(context.Context) error { return nil }
 
 func (s *probe) Call(context.Context, string) error {
 	return s.do(func() {
-		for other := range s.reps {
-			s.reps[other].called = s.reps[other].called || other != s.r && s.broken != noCall
+		if other := 1 - s.r; s.broken != noCall {
+			s.with(other, (*Gate).Called)
+			s.reps[other].ring = true
 		}
 	})
 }
 
 // late reports whether a committed row waits while a worker is free.
 func (w world) late() bool {
-	free := false
-	for _, rep := range w.reps {
-		free = free || !rep.busy
-	}
-	return free && slices.Contains(w.txs[:], committed)
+	return !(w.reps[0].busy && w.reps[1].busy) && slices.Contains(w.txs[:], committed)
 }
 
 // unnoticed reports whether a replica relies on notifications that commits do not send.
@@ -333,13 +323,13 @@ func (w world) unnoticed() bool {
 
 // explore visits every reachable world. It returns their number, and the first mistake: a world that is unnoticed, or a
 // late one that its required steps do not end.
-func explore(broken rule, rows int, losesOne bool) (worlds int, mistake string) {
+func explore(broken rule, losesOne bool) (worlds int, mistake string) {
 	start := world{duty: nobody, lost: !losesOne}
 	for r := range start.reps {
 		start.reps[r].ring, start.reps[r].connected, start.reps[r].next = true, true, stepsForDuty
 	}
-	for row := rows; row < len(start.txs); row++ {
-		start.txs[row] = taken
+	if losesOne {
+		start.txs[0] = taken // one row is enough
 	}
 	seen, all := map[world]int{start: 0}, []world{start}
 	before := [][]int{nil} // for each world, those of which it is a required next one
@@ -376,25 +366,33 @@ func explore(broken rule, rows int, losesOne bool) (worlds int, mistake string) 
 		}
 	}
 	if n := slices.Index(ends, false); n >= 0 {
-		return len(all), fmt.Sprintf("late for ever: %+v", all[n])
+		mistake = fmt.Sprintf("late for ever: %+v", all[n])
 	}
-	return len(all), ""
+	return len(all), mistake
 }
+
+// long explores larger worlds too, which takes minutes with the race detector.
+var long = os.Getenv("PGDISPATCH_LONG") != ""
 
 func TestNoInterleavingLosesAWakeUp(t *testing.T) {
 	t.Parallel()
-	for rows, losesOne := range map[int]bool{1: true, 2: false} {
-		worlds, mistake := explore(noRuleBroken, rows, losesOne)
+	worlds, mistake := explore(noRuleBroken, false)
+	require.Empty(t, mistake)
+	require.Greater(t, worlds, 50_000)
+	if long {
+		_, mistake = explore(noRuleBroken, true)
 		require.Empty(t, mistake)
-		require.Greater(t, worlds, 100_000)
-		t.Logf("%d worlds", worlds)
 	}
 }
 
 func TestEveryRuleOfTheGateIsNeeded(t *testing.T) {
 	t.Parallel()
-	for _, broken := range []rule{noWaiting, noLookMeanwhile, readFirst, noHandingOver, noCall} {
-		_, mistake := explore(broken, 2, false)
+	rules := []rule{noWaiting, readFirst}
+	if long {
+		rules = append(rules, noLookMeanwhile, noHandingOver, noCall)
+	}
+	for _, broken := range rules {
+		_, mistake := explore(broken, false)
 		require.NotEmpty(t, mistake, string(broken))
 	}
 }
