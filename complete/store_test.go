@@ -167,14 +167,3 @@ func TestEndsRecordedTogetherAreThoseOfTheirExecutionsAndALockedOneIsLeft(t *tes
 	_, err = b.Finish(t.Context(), ran[1].ExecutionID, "VANISHED", "", "")
 	require.ErrorContains(t, err, "finish execution: ")
 }
-
-func TestReplicasShareTheKeyThatSignsCallbacks(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
-	key, err := b.CallbackKey(t.Context())
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(key), 32)
-	other, err := b.Replica("b").CallbackKey(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, key, other)
-}
