@@ -24,6 +24,7 @@ type lodge struct {
 	duty  *session
 	held  bool
 	shuts int
+	looks int // how often a gate was told to look
 }
 
 // session is a connection of a gate, which calls another one.
@@ -78,6 +79,12 @@ func (s *session) Close(context.Context) error {
 	return s.do("close", func() {})
 }
 
+func (l *lodge) seen() (open bool, shuts, looks int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open, l.shuts, l.looks
+}
+
 // holds sets whether a transaction is open that read the gate as open.
 func (l *lodge) holds(held bool) {
 	l.mu.Lock()
@@ -91,13 +98,17 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// keeper returns a gate that sleeps by that lodge, and how often it was told to look.
-func (l *lodge) keeper(calls *troubletest.Calls, log *logtest.Book, other func() *notify.Gate) (*notify.Gate, *int) {
-	looks := 0
-	return &notify.Gate{Interval: 5 * time.Second, Log: slog.New(log), Shutting: func() { looks++ },
+// keeper returns a gate that sleeps by that lodge.
+func (l *lodge) keeper(calls *troubletest.Calls, log *logtest.Book, other func() *notify.Gate) *notify.Gate {
+	return &notify.Gate{Interval: 5 * time.Second, Log: slog.New(log),
+		Shutting: func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.looks++
+		},
 		Connect: func(context.Context) (notify.GateSession, error) {
 			return &session{l, calls, other}, calls.Do("connect", func() {})
-		}}, &looks
+		}}
 }
 
 // keepsGate runs two gates, one of whose calls may meet a trouble, and checks that they do what is wanted within an
@@ -106,8 +117,8 @@ func keepsGate(t *testing.T, calls *troubletest.Calls) {
 	synctest.Test(t, func(t *testing.T) {
 		l, log := &lodge{calls: calls}, &logtest.Book{}
 		var one, two *notify.Gate
-		one, looks := l.keeper(calls, log, func() *notify.Gate { return two })
-		two, _ = l.keeper(&troubletest.Calls{}, log, func() *notify.Gate { return one })
+		one = l.keeper(calls, log, func() *notify.Gate { return two })
+		two = l.keeper(&troubletest.Calls{}, log, func() *notify.Gate { return one })
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
 		go func() { ended <- one.Run(ctx) }()
@@ -118,7 +129,8 @@ func keepsGate(t *testing.T, calls *troubletest.Calls) {
 			within()
 			require.True(t, gate.OnDuty() && gate.IsAsleep())
 			require.False(t, other.OnDuty() || other.IsAsleep())
-			require.False(t, l.open)
+			open, _, _ := l.seen()
+			require.False(t, open)
 		}
 		one.Sleep()
 		sleeps(one, two)
@@ -127,11 +139,12 @@ func keepsGate(t *testing.T, calls *troubletest.Calls) {
 		one.Awake()
 		within()
 		require.False(t, one.IsAsleep())
-		require.True(t, one.OnDuty() && l.open, "no commit notifies")
-		before := *looks
+		open, _, before := l.seen()
+		require.True(t, one.OnDuty() && open, "no commit notifies")
 		one.Sleep()
 		sleeps(one, two)
-		require.Greater(t, *looks, before, "it looks at what was committed meanwhile")
+		_, _, looks := l.seen()
+		require.Greater(t, looks, before, "it looks at what was committed meanwhile")
 		one.Busy()
 		sleeps(two, one)
 		one.Sleep()

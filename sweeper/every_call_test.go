@@ -78,6 +78,8 @@ func (e *estate) Sweep(_ context.Context, atMost int) (swept Swept, err error) {
 	if err != nil {
 		return Swept{}, err
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.untold += swept.Requeued
 	return swept, nil
 }
@@ -169,6 +171,14 @@ func (e *estate) TaskAttempt(_ context.Context, of temporal.Execution) (attempt 
 	return attempt, err
 }
 
+// after lets time pass, and looks at the rows.
+func (e *estate) after(d time.Duration, look func()) {
+	pass(d)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	look()
+}
+
 // inTrouble runs a component over an estate, one of whose calls may meet a trouble. The trouble is logged at most once.
 func inTrouble(t *testing.T, component func(e *estate) func(context.Context) error,
 	test func(t *testing.T, e *estate)) {
@@ -199,29 +209,31 @@ func TestWhicheverCallFailsAllThatIsDueIsSwept(t *testing.T) {
 		e.starts = append(e.starts, e.began, e.began.Add(12*time.Second))
 		e.ahead = bringBatch + 1
 		s := &Sweeper{Store: e, Interval: 10 * time.Second, Log: slog.New(&e.log), Found: func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
 			e.untold, e.found = 0, e.found+1
 		}}
 		return s.Run
 	}, func(t *testing.T, e *estate) {
-		pass(55 * time.Second)
-		e.ahead++ // by a transaction that was open when the clock was set back
-		pass(35 * time.Second)
-		require.Empty(t, e.leases)
-		require.Empty(t, e.starts)
-		require.LessOrEqual(t, e.overdue, 10*time.Second+maxJitter)
-		require.Zero(t, e.ahead)
-		require.Zero(t, e.untold)
-		told := 0
-		for _, line := range e.log.Lines() {
-			if strings.Contains(line, "INFO Recovered ") || strings.Contains(line, "WARN Brought back ") {
-				told++
+		e.after(55*time.Second, func() { e.ahead++ }) // by a transaction that was open when the clock was set back
+		brings := 0
+		e.after(35*time.Second, func() {
+			require.Empty(t, e.leases)
+			require.Empty(t, e.starts)
+			require.LessOrEqual(t, e.overdue, 10*time.Second+maxJitter)
+			require.Zero(t, e.ahead)
+			require.Zero(t, e.untold)
+			told := 0
+			for _, line := range e.log.Lines() {
+				if strings.Contains(line, "INFO Recovered ") || strings.Contains(line, "WARN Brought back ") {
+					told++
+				}
 			}
-		}
-		require.Equal(t, e.found, told, "what the dispatcher is told of is logged")
-		require.Contains(t, fmt.Sprint(e.log.At(slog.LevelInfo)), "notification queue has room again")
-		brings := e.brings
-		pass(time.Hour)
-		require.Equal(t, brings, e.brings, "nothing is brought back for nothing")
+			require.Equal(t, e.found, told, "what the dispatcher is told of is logged")
+			require.Contains(t, fmt.Sprint(e.log.At(slog.LevelInfo)), "notification queue has room again")
+			brings = e.brings
+		})
+		e.after(time.Hour, func() { require.Equal(t, brings, e.brings, "nothing is brought back for nothing") })
 	})
 }
 
@@ -231,10 +243,8 @@ func TestWhicheverCallFailsAllThatHasFinishedIsDeleted(t *testing.T) {
 		r := &Retention{Store: e, Interval: 10 * time.Second, Log: slog.New(&e.log)}
 		return r.Run
 	}, func(t *testing.T, e *estate) {
-		pass(11 * time.Second)
-		require.Zero(t, e.finished)
-		pass(time.Minute)
-		require.LessOrEqual(t, len(e.deletes), 3+7, "a pass for each interval")
+		e.after(11*time.Second, func() { require.Zero(t, e.finished) })
+		e.after(time.Minute, func() { require.LessOrEqual(t, len(e.deletes), 3+7, "a pass for each interval") })
 	})
 }
 
@@ -243,10 +253,10 @@ func TestWhicheverCallFailsTheSameStallsAreRecorded(t *testing.T) {
 		d := &Detector{Store: e, Temporal: e, Interval: time.Minute, Age: time.Minute, Log: slog.New(&e.log)}
 		return d.Run
 	}, func(t *testing.T, e *estate) {
-		pass(2 * time.Minute)
-		require.Equal(t, []string{"/typo", "e2", "e3", "shop/shoes"}, slices.Sorted(maps.Keys(e.stalls)))
-		e.well = true
-		pass(2 * time.Minute)
-		require.Empty(t, e.stalls)
+		e.after(2*time.Minute, func() {
+			require.Equal(t, []string{"/typo", "e2", "e3", "shop/shoes"}, slices.Sorted(maps.Keys(e.stalls)))
+			e.well = true
+		})
+		e.after(2*time.Minute, func() { require.Empty(t, e.stalls) })
 	})
 }
