@@ -135,7 +135,7 @@ func readsRead(c fixture, quiet tenant) {
 		"select pgdispatch.bring_back(500)": 5000 + 100,
 		// A few for each level.
 		"select from pgdispatch.waiting_queues(null, null, null)":                                               3 * 1003,
-		"select from pgdispatch.longest_waiting(100)":                                                           3 * 100,
+		"select from pgdispatch.longest_waiting(100)":                                                           3*100 + 100,
 		"select from pgdispatch.unanswered(100)":                                                                10,
 		sql.Text("replicas"):                                                                                    100,
 		fmt.Sprintf("select pgdispatch.pending_count('%s')", quiet.workspace):                                   5100,

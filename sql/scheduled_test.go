@@ -1,6 +1,8 @@
 package sql_test
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,4 +66,21 @@ func TestScheduledItemsAreCountedExactlyBesideManyKeyQueues(t *testing.T) {
 	require.Equal(t, "1 t", one[string](f, counts+"(array[$1::uuid], 100)", w.workspace))
 	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where run_at > now()")
 	require.Equal(t, "0 t", one[string](f, counts+"(null, 100)"))
+}
+
+// Where there are more key queues than are looked at, those of the items that arrived first are among them.
+func TestTheLongestWaitingWorkspaceIsFoundBesideManyKeyQueues(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	tenants := make([]tenant, 11)
+	for n := range tenants {
+		tenants[n] = f.tenant("PRO")
+	}
+	slices.SortFunc(tenants, func(a, b tenant) int { return cmp.Compare(b.workspace, a.workspace) })
+	for _, w := range tenants {
+		f.item(w)
+	}
+	last := tenants[0]
+	require.Equal(t, last.workspace,
+		one[string](f, "select workspace_id::text from pgdispatch.longest_waiting(5) order by waiting_from limit 1"))
 }

@@ -64,16 +64,36 @@ func (s *Store) scopedOverview(ctx context.Context) (o Overview, err error) {
 	if o.Depth, err = s.depth(ctx, sql.Text("view_depth"), s.Scope, depthLimit); err != nil {
 		return o, err
 	}
-	replicas, err := s.Replicas(ctx)
-	if err != nil {
+	if o.Replicas, err = s.shownReplicas(ctx); err != nil {
 		return o, err
-	}
-	for _, r := range replicas {
-		o.Replicas = append(o.Replicas, Replica{State: ReplicaState{BreakerOpen: r.State.BreakerOpen,
-			BreakerSince: r.State.BreakerSince, CodecAway: r.State.CodecAway, Listening: r.State.Listening}})
 	}
 	o.Stalled, err = s.Stalled(ctx, mostStalled)
 	return o, err
+}
+
+// Standing returns an overview with only what says whether anything is started: the replicas, and of the depth
+// MaxClaims and Paused. It costs a small part of Overview.
+func (s *Store) Standing(ctx context.Context) (o Overview, err error) {
+	settings, err := s.Settings(ctx)
+	if err != nil {
+		return o, err
+	}
+	o.Depth.MaxClaims, o.Depth.Paused = settings.MaxClaims, settings.Paused
+	o.Replicas, err = s.shownReplicas(ctx)
+	return o, err
+}
+
+// shownReplicas is Replicas or, within workspaces, of each only what holds back starts.
+func (s *Store) shownReplicas(ctx context.Context) (shown []Replica, err error) {
+	replicas, err := s.Replicas(ctx)
+	if err != nil || s.Scope == nil {
+		return replicas, err
+	}
+	for _, r := range replicas {
+		shown = append(shown, Replica{State: ReplicaState{BreakerOpen: r.State.BreakerOpen,
+			BreakerSince: r.State.BreakerSince, CodecAway: r.State.CodecAway, Listening: r.State.Listening}})
+	}
+	return shown, nil
 }
 
 // depthLimit is the number of items up to which a status is counted exactly. It bounds the cost of a read, however long

@@ -159,13 +159,12 @@ as $$
         limit 10 * at_most
     ), failures as materialized (
         select q.id from pgdispatch.workflow_execution_queue q where q.stage = 'DEAD' order by q.finished_at desc, q.id desc limit at_most
-    ), dead as materialized (
-        -- As in failed_items, whose join could start from all failures. One by one, because otherwise all marks are
-        -- read for each failure if there were few at the last ANALYZE.
-        select from failures n
-        left join lateral (select m.item_id, m.replay_id from pgdispatch.dead_letter_marks m where m.item_id = n.id offset 0) m on true
+    ), handled as materialized (
+        -- The opposite of failed_items.open, whose join could start from all failures. By the IDs, because otherwise all marks
+        -- are read for each failure if there were few at the last ANALYZE.
+        select from (select m.replay_id from pgdispatch.dead_letter_marks m where m.item_id = any (array(select f.id from failures f)) offset 0) m
         left join lateral (select q.status from pgdispatch.workflow_execution_queue q where q.id = m.replay_id offset 0) r on true
-        where m.item_id is null or r.status = 'CANCELLED'
+        where r.status is distinct from 'CANCELLED'
     ), counted (unanswered, holders, claimed) as (
         select (select count(*) from unanswered), (select count(*) from holders),
                (select count(*) from newest n where n.status = 'CLAIMED')
@@ -178,7 +177,7 @@ as $$
            w.scheduled_exact,
            n.claimed,
            greatest(case when n.holders < at_most then n.holders else greatest(n.holders, about.holders)::bigint end - n.claimed - n.unanswered, 0),
-           (select count(*) from dead),
+           (select count(*) from failures) - (select count(*) from handled),
            (select count(*) < at_most from failures),
            clock_timestamp() - w.oldest_due,
            (select count(*) from pgdispatch.replicas r where r.expires_at > clock_timestamp()),
@@ -232,21 +231,28 @@ $$;
 
 -- function: longest_waiting
 -- Workspaces with due items or unanswered starts, and since when the longest-due item of each has been due, or its first
--- unanswered start was sent. Looks at no more than at_most of the priority levels and limit keys at which items wait, ordered by
--- workspace ID, and of the unanswered starts, so its cost is bounded, whatever waits.
+-- unanswered start was sent. Looks at the priority levels and limit keys at which items wait, ordered by workspace ID; if
+-- there are at_most, at the items that arrived first; and at the unanswered starts: at no more than at_most of each, so its
+-- cost is bounded, whatever waits.
 create or replace function pgdispatch.longest_waiting(at_most bigint)
 returns table (workspace_id uuid, waiting_from timestamptz)
 language sql stable
 set search_path = pg_catalog, pg_temp
--- Uses the index, whatever the table looked like at its last ANALYZE.
+-- Uses the indexes, whatever the table looked like at its last ANALYZE.
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
 set jit = off
 as $$
+    with key_queues as materialized (
+        select w.workspace_id, w.run_at as since from pgdispatch.waiting_queues(null, null, null) w limit at_most
+    )
     select l.workspace_id, min(l.since)
     from (
-        (select w.workspace_id, w.run_at as since from pgdispatch.waiting_queues(null, null, null) w limit at_most)
+        select k.* from key_queues k
+        union all
+        select a.workspace_id, a.run_at from ({{ template "earliest" "at_most" }}) a
+        where (select count(*) from key_queues) = at_most
         union all
         select u.workspace_id, u.since from pgdispatch.unanswered(at_most) u
     ) l
@@ -351,7 +357,7 @@ begin
           cross join lateral (
     {{ template "key_queue_items" "q.run_at <= present" }}
           ) n
-          where k.head <= present
+          where k.head <= present and items - scheduled_first is distinct from at_most -- else it is known
           limit at_most) n;
     due_exact := due < at_most and coalesce(cardinality(ids), 0) < queues;
     if workspaces is not null then

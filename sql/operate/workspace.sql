@@ -129,22 +129,31 @@ limit $3::bigint
 -- name: names_near
 -- reads
 -- $1 a name of a workspace, definition or limit key, as $2 says, $3 workspaces (null: all), $4 at most. Returns the name
--- itself if something has it, then those that differ by case only, those that contain it, and others about as long.
-select n.name
-from (
-    select 'workspace', w.name, w.id from pgdispatch.workspaces w
-    union all
-    select 'definition', d.name, d.workspace_id from pgdispatch.workflow_definitions d
-    union all
-    select 'key', d.limit_key, d.workspace_id from pgdispatch.workflow_definitions d where d.limit_key is not null
-    union all
-    select 'key', l.key, l.workspace_id from pgdispatch.limits l
-) n (kind, name, workspace_id)
-where n.kind = $2::text and ($3::text[] is null or n.workspace_id = any ($3::text[]::uuid[]))
-  and (abs(length(n.name) - length($1::text)) <= 3 or position(lower($1::text) in lower(n.name)) > 0)
-group by n.name
-order by n.name <> $1::text, lower(n.name) <> lower($1::text), position(lower($1::text) in lower(n.name)) = 0, n.name
-limit $4::bigint
+-- itself if something has it, then those that differ by case only, those that contain it, and others about as long. A
+-- workspace's name is returned alone, by its index.
+with known as materialized (
+    select $1::text as name from pgdispatch.workspaces w
+    where $2::text = 'workspace' and w.name collate "C" = $1::text and ($3::text[] is null or w.id = any ($3::text[]::uuid[]))
+    limit 1
+)
+select k.name from known k
+union all
+(select n.name
+ from (
+     select 'workspace', w.name, w.id from pgdispatch.workspaces w
+     union all
+     select 'definition', d.name, d.workspace_id from pgdispatch.workflow_definitions d
+     union all
+     select 'key', d.limit_key, d.workspace_id from pgdispatch.workflow_definitions d where d.limit_key is not null
+     union all
+     select 'key', l.key, l.workspace_id from pgdispatch.limits l
+ ) n (kind, name, workspace_id)
+ where not exists (select from known)
+   and n.kind = $2::text and ($3::text[] is null or n.workspace_id = any ($3::text[]::uuid[]))
+   and (abs(length(n.name) - length($1::text)) <= 3 or position(lower($1::text) in lower(n.name)) > 0)
+ group by n.name
+ order by n.name <> $1::text, lower(n.name) <> lower($1::text), position(lower($1::text) in lower(n.name)) = 0, n.name
+ limit $4::bigint)
 
 -- name: workspace_list
 -- reads
@@ -242,7 +251,7 @@ with {{ template "troubles" "$7" }}), held as materialized ( -- at most the firs
     where $1::text = 'running' and q.stage in ('HOLDS', 'DOUBT')
       and q.workspace_id >= '00000000-0000-0000-0000-000000000000' limit 100000
 ), ranked (id, rank) as (
-    select l.workspace_id, date_part('epoch', l.waiting_from) from pgdispatch.longest_waiting(5000) l
+    select l.workspace_id, date_part('epoch', l.waiting_from) from pgdispatch.longest_waiting(2000) l
     where $1::text = 'oldest'
     union all
     select h.workspace_id, -count(*)::double precision from held h group by h.workspace_id

@@ -17,7 +17,7 @@ func (s *Site) banner(ctx context.Context, name string, err error) *view.Concern
 	if name == "overview" || err != nil && !errors.As(err, &known) && !errors.As(err, &again) {
 		return nil
 	}
-	seen, err := s.totals(ctx)
+	seen, err := s.standing(ctx)
 	if err != nil {
 		return nil
 	}

@@ -251,6 +251,12 @@ type fakeReader struct {
 var fullLimit = operate.LimitUse{Behind: 12, BehindExact: true, Limits: []operate.KeyLimit{
 	{ID: 1, Key: hostile, MaxConcurrent: new(int), Waiting: 12, WaitingExact: true}}}
 
+func (f *fakeReader) Standing(ctx context.Context) (operate.Overview, error) {
+	o, err := f.Overview(ctx)
+	f.looks--
+	return operate.Overview{Depth: operate.Depth{MaxClaims: o.Depth.MaxClaims}, Replicas: o.Replicas}, err
+}
+
 func (f *fakeReader) Overview(ctx context.Context) (operate.Overview, error) {
 	f.looks++
 	if ctx.Err() != nil {

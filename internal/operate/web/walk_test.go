@@ -182,6 +182,7 @@ func asked(ctx context.Context, r Reader, c Changer, of map[string]string) map[s
 	both := []string{workspace}
 	all := map[string]func() (any, error){
 		"Overview": func() (any, error) { return r.Overview(ctx) },
+		"Standing": func() (any, error) { return r.Standing(ctx) },
 		"ListWorkspaces": func() (any, error) {
 			return r.ListWorkspaces(ctx, of["name"], operate.ByOldest, nil, 10)
 		},

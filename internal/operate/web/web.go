@@ -26,6 +26,7 @@ const Prefix = "/ui/"
 // are all that are in the scope of the store.
 type Reader interface {
 	Overview(ctx context.Context) (operate.Overview, error)
+	Standing(ctx context.Context) (operate.Overview, error)
 	ListWorkspaces(ctx context.Context, search string, by operate.WorkspaceOrder, after *operate.WorkspaceKey,
 		atMost int) ([]operate.WorkspaceRow, error)
 	WorkspacesOf(ctx context.Context, ids []string) ([]operate.WorkspaceRow, error)
