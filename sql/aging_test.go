@@ -26,35 +26,6 @@ func overloaded(t *testing.T) (f fixture, urgent, patient tenant) {
 	return f, urgent, patient
 }
 
-func TestNobodyStarvesUnderPriorities(t *testing.T) {
-	t.Parallel()
-	for name, size := range map[string]int{"one at a time": 1, "a few at a time": 7, "many at a time": 40} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f, urgent, patient := overloaded(t)
-			third := f.tenant("ENTERPRISE")
-			f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")
-			oldest := f.at(patient, -100, -4*time.Minute)
-			own := f.at(urgent, -5, -3*time.Minute) // behind its own workspace's flood
-			last := f.at(third, 50, -2*time.Minute)
-			before := map[int64]int{} // items returned by earlier claims
-			for len(before) < 50+2*size {
-				f.flood(urgent, size)
-				earlier := len(before)
-				for _, id := range f.claim(size).ids() {
-					before[id] = earlier
-				}
-			}
-			for n, id := range []int64{oldest, own, last} {
-				require.Contains(t, before, id, "item %d of 3 starves", n)
-				require.Less(t, before[id], 10*(n+1)+size, "item %d of 3", n)
-			}
-			require.LessOrEqual(t, before[oldest], before[own], "the oldest first")
-			require.LessOrEqual(t, before[own], before[last])
-		})
-	}
-}
-
 // Aged items get one claim in ten, however many have waited too long.
 func TestWhatHasWaitedTooLongTakesATenthAndNoMore(t *testing.T) {
 	t.Parallel()
