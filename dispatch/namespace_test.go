@@ -158,11 +158,13 @@ func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
 
 func TestANamespaceThatAProbeFindsRefusedIsPausedThoughNoItemWaits(t *testing.T) {
 	for name, row := range map[string]struct {
-		inUse []string
-		all   bool
+		inUse  []string
+		paused int
+		all    bool
 	}{
-		"the only one":   {[]string{"own"}, true},
-		"beside another": {[]string{"own", "other"}, false},
+		"the only one":        {[]string{"own"}, 1, true},
+		"with its activities": {[]string{"own", claim.ActivitiesOf("own")}, 2, true},
+		"beside another":      {[]string{"own", "other"}, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 2, func(t *testing.T, d *desk) {
@@ -178,7 +180,7 @@ func TestANamespaceThatAProbeFindsRefusedIsPausedThoughNoItemWaits(t *testing.T)
 				stop := d.run()
 				pass(50 * time.Second)
 				require.Equal(t, row.all, observer.pausedAll())
-				require.Equal(t, 1, observer.pausedNamespaces())
+				require.Equal(t, row.paused, observer.pausedNamespaces())
 				pass(11 * time.Second)
 				require.False(t, observer.pausedAll())
 				require.Zero(t, observer.pausedNamespaces())

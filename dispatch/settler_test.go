@@ -177,11 +177,18 @@ func TestBatchOfSeveralVerbsIsOneStatementEach(t *testing.T) {
 	})
 }
 
-func TestSettleThatWasNotTriedAnyMoreSaysOnlyWhy(t *testing.T) {
+func TestSettleThatRunsOutOfTimeSaysSoAndWhatTheLastTryMet(t *testing.T) {
 	t.Parallel()
+	expired := errors.New("settle timeout of 3s has expired")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("settle timeout of 3s has expired"))
-	s := &settler{observer: noObserver{}, store: fakeStore{newDesk(t, 1)}, lease: time.Second}
+	d := newDesk(t, 1)
+	s := &settler{observer: noObserver{}, store: fakeStore{d}, lease: time.Second}
+	d.onSettle = func(claim.Verb, []claim.Settlement) ([]int64, error) {
+		cancel(expired)
+		return nil, errors.New("connection refused")
+	}
 	_, err := s.persist(ctx, claim.Dispatched, []claim.Settlement{{ID: 1}})
-	require.EqualError(t, err, "settle timeout of 3s has expired")
+	require.EqualError(t, err, "settle timeout of 3s has expired: connection refused")
+	_, err = s.persist(ctx, claim.Dispatched, []claim.Settlement{{ID: 1}})
+	require.Equal(t, expired, err, "it was not tried any more")
 }

@@ -150,6 +150,7 @@ func TestBehindALongTransactionItLooksEverMoreRarely(t *testing.T) {
 		pass(10 * time.Second)
 		claims := d.seen().claims
 		require.Less(t, len(claims), 60, "not a thousand per second")
+		require.Greater(t, len(claims), 10, "but again and again")
 		for n := 5; n < len(claims)-1; n++ {
 			gap, since := claims[n+1].at-claims[n].at, claims[n].at
 			require.LessOrEqual(t, gap, since+2*lookInterval, "the pause after %s is no longer than the time open", since)
@@ -221,7 +222,10 @@ func TestAPollThatFindsOldWorkDistrustsWhoeverIsOnDuty(t *testing.T) {
 	gatedBubble(t, 2, func(t *testing.T, d *desk, g *fakeGate) {
 		g.offDuty = true
 		stop := d.run()
-		synctest.Wait()
+		pass(d.PollInterval)
+		d.enqueueItem(claim.Item{MaxAttempts: 3, Waited: overdue})
+		pass(d.PollInterval)
+		require.Zero(t, g.distrusted(), "nothing was found, then nothing that is old")
 		d.enqueueItem(claim.Item{MaxAttempts: 3, Waited: 2 * overdue})
 		pass(d.PollInterval)
 		require.Equal(t, distrust, g.distrusted())

@@ -76,6 +76,17 @@ func TestWorkspacesThatAreAskedForInVainDelayNoWorkspaceThatGotItems(t *testing.
 	}
 }
 
+func TestAWorkspaceThatIsFoundFullHasNotJustGotItems(t *testing.T) {
+	d := newDesk(t)
+	d.tenant("a", 1)
+	d.waits("a", 0, 2, 0)
+	require.Equal(t, "a1", d.claim(1))
+	require.True(t, d.s.workspaces[workspaceOf("a")].proven)
+	d.s.LearnAll()
+	require.Empty(t, d.claim(1))
+	require.False(t, d.s.workspaces[workspaceOf("a")].proven)
+}
+
 // A notification may arrive after the claim that took its item.
 func TestALateNotificationPutsAWorkspaceBehindNoOther(t *testing.T) {
 	d := newDesk(t)
