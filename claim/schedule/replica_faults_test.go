@@ -7,7 +7,11 @@ import (
 
 // fault does something bad.
 func (w *world) fault() {
-	switch w.IntN(10) {
+	switch w.IntN(11) {
+	case 9:
+		w.count("pauses")
+		w.tables.Pause(!w.tables.Paused())
+		w.say("claims are paused: %t", w.tables.Paused())
 	case 8:
 		item := int64(max(w.tables.Rows()-w.IntN(10), 1))
 		w.say("a trigger rejects item %d", item)

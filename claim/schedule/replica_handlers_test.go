@@ -289,7 +289,7 @@ func load(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows tabl
 
 func (w *world) head(h schedule.SimulatedHead) map[string]any {
 	return map[string]any{"seen": h.Seen, "now": w.now(), "unanswered_at": h.UnansweredAt, "suspect": h.Suspect,
-		"aging": 5 * time.Second, "paused": false}
+		"aging": 5 * time.Second, "paused": w.tables.Paused()}
 }
 
 func epoch(w *world, _ *replica, _ *schedule.SimulatedTx, _ []any) table {

@@ -1,7 +1,6 @@
 package schedule_test
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -27,6 +26,7 @@ func (w *world) calms() {
 	w.calm, w.Rand = true, rand.New(rand.NewPCG(1, 2)) // also if the choices are over
 	w.temporal.away, w.temporal.blocked = false, map[string]bool{}
 	clear(w.tables.Refuses)
+	w.tables.Pause(false)
 }
 
 // drains runs until all items have ended.
@@ -63,31 +63,21 @@ func (w *world) works() string {
 	w.replicas = w.replicas[:1]
 	w.tables.LimitWorkspace(0, perHost, perHost, false)
 	w.mu.Unlock()
-	for range 2 { // its namespace may be paused or throttled
+	busy := 0
+	for tries := 0; busy < perHost; tries++ { // its namespace may be paused or throttled at first
+		if tries == 40 {
+			return fmt.Sprintf("%d of %d workers hold an item", busy, perHost)
+		}
 		w.fill(perHost)
+		w.temporal.holds = true
+		for steps := 0; steps < 1000 && busy < perHost; steps++ {
+			w.step()
+			busy = w.starting(one)
+		}
+		w.temporal.holds = false
 		if said := w.drains(); said != "" {
 			return said
 		}
-	}
-	w.temporal.holds = true
-	w.fill(perHost)
-	busy := 0
-	for steps := 0; busy < perHost; steps++ {
-		if w.step(); w.broken != "" || steps > 20_000 {
-			return cmp.Or(w.broken, fmt.Sprintf("%d of %d workers hold an item", busy, perHost))
-		}
-		w.mu.Lock()
-		busy = 0
-		for _, c := range w.calls {
-			if c.of == one && c.name == "start" && !c.gone {
-				busy++
-			}
-		}
-		w.mu.Unlock()
-	}
-	w.temporal.holds = false
-	if said := w.drains(); said != "" {
-		return said
 	}
 	for range 1000 {
 		if w.step(); one.watcher.Watching() == 0 {
@@ -95,6 +85,18 @@ func (w *world) works() string {
 		}
 	}
 	return fmt.Sprintf("%d executions are watched that have ended", one.watcher.Watching())
+}
+
+// starting counts the starts that a replica waits for.
+func (w *world) starting(r *replica) (starts int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.calls {
+		if c.of == r && c.name == "start" && !c.gone {
+			starts++
+		}
+	}
+	return starts
 }
 
 // fill enqueues items in the first workspace.

@@ -62,8 +62,9 @@ func (m *temporalModel) ends() {
 	if m.world.IntN(3) == 0 && !m.world.tables.Locked([]int64{item}) { // its worker reports that, too
 		tx := m.world.tables.Begin(false)
 		m.world.say("its worker reports it: %t", m.world.tables.Finish(tx, item))
-		m.world.notes(tx)
-		m.world.commits(tx, true)
+		if m.world.notes(tx); m.world.quiet || m.world.IntN(2) == 0 { // otherwise later
+			m.world.commits(tx, true)
+		}
 	}
 }
 

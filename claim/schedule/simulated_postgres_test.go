@@ -108,6 +108,7 @@ type simPostgres struct {
 	allowed map[string]int
 	laneOf  func(WorkspaceID) string
 	parked  map[int64]time.Time // items that claims skip until then
+	paused  bool                // by the settings
 	// Lies is a planted mistake: see TestTheSimulationSeesWhatIsPlanted.
 	Lies string
 }
@@ -261,7 +262,7 @@ func (p *simPostgres) claimIn(tx *simTx, owner int, q Proposal, at time.Time) (a
 			waits = waits || r.owner == owner && r.lease.After(p.now) && (q.Alone || r.lost >= 2)
 		}
 	}
-	if a.Room = max(a.Room, 0); waits {
+	if a.Room, a.Paused = max(a.Room, 0), p.paused; waits || p.paused {
 		a.Room = 0
 	}
 	if p.Lies == "W is not read" {

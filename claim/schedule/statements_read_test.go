@@ -181,9 +181,6 @@ func (s *Simulated) GiveUpWatches(tx *SimulatedTx, owner int, items []int64) {
 	}
 }
 
-// Running reports whether an item's start is settled and its end is not.
-func (s *Simulated) Running(id int64) bool { return s.rows[id].status == rowDispatched }
-
 // Holds reports whether an item holds a slot, or has one open change.
 func (s *Simulated) Holds(id int64) bool { return s.rows[id].holds() }
 
@@ -195,16 +192,6 @@ func (s *Simulated) Left() (left int) {
 		}
 	}
 	return left
-}
-
-// Leased counts the items that are claimed.
-func (s *Simulated) Leased() (leased int) {
-	for _, row := range s.rows {
-		if row.status == rowClaimed {
-			leased++
-		}
-	}
-	return leased
 }
 
 // Rows counts all items.
@@ -231,6 +218,17 @@ func (s *Simulated) LimitWorkspace(workspace, limit, burst int, all bool) {
 	tx.marks[0].all = all
 	s.close(tx, true)
 }
+
+// Pause stops all claims, or lets them go on, by a commit.
+func (s *Simulated) Pause(paused bool) {
+	s.paused = paused
+	tx := s.begin(false)
+	tx.marks = append(tx.marks, simMark{xid: tx.xid, all: true})
+	s.close(tx, true)
+}
+
+// Paused reports whether the settings stop all claims.
+func (s *Simulated) Paused() bool { return s.paused }
 
 // LimitKey sets the limit of a key over all workspaces, or deletes it.
 func (s *Simulated) LimitKey(key string, most int, starts int, per time.Duration, deleted bool) {

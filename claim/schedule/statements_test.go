@@ -16,8 +16,6 @@ type Simulated struct {
 	simPostgres
 	// Refuses are items whose claim a user's trigger rejects.
 	Refuses map[int64]bool
-	// Beyond counts the items that claims have given beyond the limits of their workspaces.
-	Beyond  int
 	broken  string
 	signals signalTable
 	ended   map[int64]bool // items whose workflow has ended
@@ -174,7 +172,6 @@ func (s *Simulated) check(tx *simTx, p Proposal, taken []*simRow) {
 	if m.check(tx, p, taken); m.broken != "" {
 		s.broken = m.broken
 	}
-	s.Beyond += m.beyond
 }
 
 // standingOf is the inverse of the function schedule in package claim.
