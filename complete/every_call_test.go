@@ -246,7 +246,8 @@ func (o *office) add(watcher string, after time.Duration) temporal.Execution {
 func findsAllEnds(t *testing.T, calls *troubletest.Calls) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &office{calls: calls, rows: map[string]*executionRow{}, listed: time.Now(), wideAt: time.Now()}
-		log := slog.New(&logtest.Book{})
+		book := &logtest.Book{}
+		log := slog.New(book)
 		ends := NewEnds(o, nil)
 		freed := func() { o.mu.Lock(); o.freed++; o.mu.Unlock() }
 		w := &Watcher{Store: o, Ends: ends, Waiter: o, MaxWatches: 3, Grace: 3 * time.Second, Freed: freed, Log: log}
@@ -290,6 +291,9 @@ func findsAllEnds(t *testing.T, calls *troubletest.Calls) {
 		require.Equal(t, last, o.lastCall, "nothing is open, and nothing is asked")
 		cancel()
 		running.Wait()
+		if call := calls.Troubled(); call == "adopt" || call == "swap" {
+			require.Contains(t, book.At(slog.LevelError), "Cannot find executions to watch")
+		}
 	})
 }
 

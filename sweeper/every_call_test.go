@@ -179,6 +179,10 @@ func (e *estate) after(d time.Duration, look func()) {
 	look()
 }
 
+// said are the lines that say that a call has failed.
+var said = map[string]string{"sweep": "Cannot sweep", "bring back": "Cannot bring back stored times",
+	"delete": "Cannot delete finished items"}
+
 // inTrouble runs a component over an estate, one of whose calls may meet a trouble. The trouble is logged at most once.
 func inTrouble(t *testing.T, component func(e *estate) func(context.Context) error,
 	test func(t *testing.T, e *estate)) {
@@ -196,6 +200,9 @@ func inTrouble(t *testing.T, component func(e *estate) func(context.Context) err
 				require.NoError(t, <-ended)
 				for _, level := range []slog.Level{slog.LevelWarn, slog.LevelError} {
 					require.LessOrEqual(t, len(e.log.Errors(level)), 1)
+				}
+				if line, logged := said[calls.Troubled()]; logged {
+					require.Contains(t, e.log.Lines(), "ERROR "+line+" error="+troubletest.Err.Error())
 				}
 			})
 		})

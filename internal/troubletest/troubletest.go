@@ -44,6 +44,16 @@ func (c *Calls) Meet(call string) Trouble {
 	return None
 }
 
+// Troubled returns the call that has met the trouble, or "".
+func (c *Calls) Troubled() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nth == 0 || len(c.made) < c.nth {
+		return ""
+	}
+	return c.made[c.nth-1]
+}
+
 // Over ends the calls that are counted: the component has done its work.
 func (c *Calls) Over() {
 	c.mu.Lock()
