@@ -27,25 +27,25 @@ var errCut = errors.New("the connection was cut")
 // of synctest. One source of choices decides the order of everything that leaves a replica: when a statement runs, when
 // it commits, when its answer arrives or is lost, and how much time passes before.
 type world struct {
-	*rand.Rand
-	choices  *schedule.Choices
-	lies     string // a planted mistake
-	steps    int
-	tables   *schedule.Simulated
-	temporal temporalModel
-	replicas []*replica
-	all      []*replica // with those that were killed
-	calm     bool       // no more faults
-	quiet    bool       // nothing is polled or lost, so that wake-ups and timers must suffice
-	skew     time.Duration
-	shut     bool           // the gate: commits of work notify
-	duty     *gateSession   // the session on duty
-	told     map[any]*wakes // what open transactions will notify of
-	log      bytes.Buffer
-	refusal  error // of the statement that has just run
-	verbose  bool
-	broken   string
-	counts   map[string]int
+	*rand.Rand // the choices
+	choices    *schedule.Choices
+	lies       string // the planted mistake; empty if there is none
+	steps      int
+	tables     *schedule.Simulated
+	temporal   temporalModel
+	replicas   []*replica
+	all        []*replica     // with those that were killed
+	calm       bool           // no more faults
+	quiet      bool           // nothing is polled or lost, so that wake-ups and timers must suffice
+	skew       time.Duration  // of Postgres' clock
+	shut       bool           // the gate: commits of work notify
+	duty       *gateSession   // the session on duty
+	told       map[any]*wakes // what open transactions will notify of
+	refusal    error          // of the statement that has just run
+	broken     string         // what is wrong; empty if nothing is
+	counts     map[string]int // how often each fault came
+	log        bytes.Buffer
+	verbose    bool // logs each answer
 
 	mu    sync.Mutex // held by whoever changes the world
 	calls []*call
@@ -96,7 +96,7 @@ func (w *world) alive(n int) bool {
 	return slices.ContainsFunc(w.replicas, func(r *replica) bool { return r.n == n })
 }
 
-// rare returns true once in so many times.
+// rare returns true once in so many times while there are faults.
 func (w *world) rare(times int) bool { return !w.calm && !w.quiet && w.IntN(times) == times-1 }
 
 func (w *world) count(what string) { w.counts[what]++ }
@@ -111,7 +111,8 @@ func (w *world) step() {
 	time.Sleep(passes)
 }
 
-// does does one thing, or returns how much time is to pass.
+// does does one thing, or returns how much time is to pass. Choice 0 lets a call go on: a run without its last choices
+// is a calm one.
 func (w *world) does() (passes time.Duration) {
 	w.tables.SetNow(w.now())
 	calls := w.pending()
