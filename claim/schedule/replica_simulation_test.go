@@ -205,7 +205,7 @@ func seeds(usual int) (first, number int) {
 
 func TestReplicasOverAPostgresAndATemporalThatFailLoseNothing(t *testing.T) {
 	t.Parallel()
-	first, number := seeds(200)
+	first, number := seeds(100)
 	var mu sync.Mutex
 	counts := map[string]int{}
 	t.Run("seeds", func(t *testing.T) {

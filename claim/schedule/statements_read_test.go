@@ -115,9 +115,7 @@ type SimulatedSweep struct {
 // Sweep is the statement sweep. alive reports whether a replica renews its presence.
 func (s *Simulated) Sweep(tx *SimulatedTx, owner int, alive func(int) bool) (swept SimulatedSweep) {
 	before := len(tx.rows)
-	if s.Lies != "expired leases stay" {
-		s.requeue(tx)
-	}
+	s.requeue(tx)
 	swept.Requeued = len(tx.rows) - before
 	for _, row := range s.rows {
 		if in := row.lease.Sub(s.now); row.status == rowClaimed && in > 0 &&
