@@ -124,10 +124,7 @@ func (w *twins) enqueue() {
 		due = w.now.Add(time.Hour)
 	}
 	tx := w.begin(true)
-	row := &simRow{status: rowEnded, xid: tx.xid,
-		item: item{workspace: workspace, priority: priority, id: int64(len(w.rows)), key: key, due: due}}
-	w.rows = append(w.rows, row)
-	w.change(tx, row).status = rowWaits
+	row := w.insert(tx, workspace, key, priority, due)
 	w.close(tx, true)
 	id := sqltest.Scalar[int64](w.Shop, `insert into pgdispatch.workflow_execution_queue
 			(workspace_id, workflow_definition_id, priority, run_at, limit_key)

@@ -33,8 +33,8 @@ func (c *Choices) Uint64() uint64 {
 // Over reports whether all choices of a given list were made.
 func (c *Choices) Over() bool { return c.seeds == nil && c.at >= len(c.list) }
 
-// Shrink deletes chunks of a failing run's choices, ever smaller ones, while the run fails all the same, in at most so
-// many runs as mostShrinks.
+// Shrink repeats a failing run with chunks of its choices left out, and keeps leaving them out while the run still
+// fails. The chunks become ever smaller. It makes at most mostShrinks runs.
 func Shrink(c *Choices, fails func(*Choices) bool) {
 	const mostShrinks = 3000
 	shortest, runs := slices.Clone(c.list[:c.at]), 0

@@ -120,6 +120,15 @@ func (p *simPostgres) begin(sync bool) *simTx {
 	return tx
 }
 
+// insert adds an item in a transaction.
+func (p *simPostgres) insert(tx *simTx, workspace WorkspaceID, key string, priority int, due time.Time) *simRow {
+	row := &simRow{xid: tx.xid, status: rowEnded,
+		item: item{workspace: workspace, priority: priority, id: int64(len(p.rows)), key: key, due: due}}
+	p.rows = append(p.rows, row) // invisible before its commit
+	p.change(tx, row).status = rowWaits
+	return row
+}
+
 // change gives a transaction a copy of a row to write, and locks the row.
 func (p *simPostgres) change(tx *simTx, r *simRow) *simRow {
 	if mine := tx.version(r); mine != nil {

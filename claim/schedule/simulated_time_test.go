@@ -10,7 +10,7 @@ import (
 func (m *simulation) passes() {
 	m.now = m.now.Add(time.Duration(m.r.IntN(20)) * time.Millisecond)
 	if m.rare(3) {
-		row := m.insert(m.begin(true), WorkspaceID{byte(m.r.IntN(len(m.limits)))}, m.r.IntN(3), m.now)
+		row := m.insert(m.begin(true), WorkspaceID{byte(m.r.IntN(len(m.limits)))}, m.someKey(), m.r.IntN(3), m.now)
 		m.commits(m.open[len(m.open)-1])
 		m.now = row.due.Add(time.Millisecond)
 	}

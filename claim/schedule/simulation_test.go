@@ -112,17 +112,9 @@ func (m *simulation) enqueue() {
 	tx := m.begin(m.r.IntN(4) == 0)
 	workspace, priority := WorkspaceID{byte(m.r.IntN(len(m.limits)))}, m.r.IntN(3)
 	for range 1 + m.r.IntN(3) {
-		m.insert(tx, workspace, priority, m.now.Add(time.Duration(m.r.IntN(8000)-6000)*time.Millisecond))
+		due := m.now.Add(time.Duration(m.r.IntN(8000)-6000) * time.Millisecond)
+		m.insert(tx, workspace, m.someKey(), priority, due)
 	}
-}
-
-// insert adds an item in a transaction.
-func (m *simulation) insert(tx *simTx, workspace WorkspaceID, priority int, due time.Time) *simRow {
-	row := &simRow{xid: tx.xid, status: rowEnded,
-		item: item{workspace: workspace, priority: priority, id: int64(len(m.rows)), key: m.someKey(), due: due}}
-	m.rows = append(m.rows, row) // invisible before its commit
-	m.change(tx, row).status = rowWaits
-	return row
 }
 
 func (m *simulation) commits(tx *simTx) {

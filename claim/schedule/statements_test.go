@@ -74,15 +74,7 @@ func (s *Simulated) Crash() int {
 
 // Insert adds an item. It returns its ID.
 func (s *Simulated) Insert(tx *SimulatedTx, workspace int, key string, priority int, due time.Time) int64 {
-	return s.insert(tx, WorkspaceID{byte(workspace + 1)}, key, priority, due)
-}
-
-func (s *Simulated) insert(tx *simTx, workspace WorkspaceID, key string, priority int, due time.Time) int64 {
-	row := &simRow{xid: tx.xid, status: rowEnded,
-		item: item{workspace: workspace, priority: priority, id: int64(len(s.rows)), key: key, due: due}}
-	s.rows = append(s.rows, row) // invisible before its commit
-	s.change(tx, row).status = rowWaits
-	return row.id
+	return s.insert(tx, WorkspaceID{byte(workspace + 1)}, key, priority, due).id
 }
 
 // SimulatedItem is a row of a claim, of which the product reads more.
