@@ -112,3 +112,22 @@ func (m *simulation) fills() string {
 	}
 	return fmt.Sprintf("%d items have not started", m.startable())
 }
+
+// skips reports whether an item is parked.
+func (p *simPostgres) skips(r *simRow) bool { return p.parked[r.id].After(p.now) }
+
+// lets reports whether a claim may take another item of a row's lane, and counts it.
+func (p *simPostgres) lets(allowed map[string]int, r *simRow) bool {
+	if allowed == nil {
+		return true
+	}
+	lane := p.laneOf(r.workspace)
+	left, limited := allowed[lane]
+	if limited && left == 0 {
+		return false
+	}
+	if limited {
+		allowed[lane]--
+	}
+	return true
+}
