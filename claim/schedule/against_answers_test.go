@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
@@ -189,16 +190,7 @@ func (w *twins) loads() {
 		want = append(want, fmt.Sprint(uuid.UUID(l.Workspace), l.Priority, l.Key, l.From.ID,
 			min(l.Held, max(w.limits[n], w.bursts[n])), l.Limit, l.BurstLimit, l.OwnFull, l.AllFull))
 	}
-	rows, err := w.Conns.Query(w.t.Context(), sql.Text("load"), nil, nil, nil, nil, 1000)
-	require.NoError(w.t, err)
-	defer rows.Close()
-	for rows.Next() {
-		row, names := map[string]any{}, rows.FieldDescriptions()
-		values, err := rows.Values()
-		require.NoError(w.t, err)
-		for n, value := range values {
-			row[names[n].Name] = value
-		}
+	for _, row := range w.really("load", nil, nil, nil, nil, 1000) {
 		if row["id"] != nil {
 			id, ok := row["workspace_id"].([16]byte)
 			require.True(w.t, ok)
@@ -206,8 +198,16 @@ func (w *twins) loads() {
 				row["burst_limit"], row["own_full"], row["all_full"]))
 		}
 	}
-	require.NoError(w.t, rows.Err())
 	require.ElementsMatch(w.t, want, got)
+}
+
+// really returns the rows of a statement of the real Postgres, by the names of their columns.
+func (w *twins) really(statement string, args ...any) []map[string]any {
+	rows, err := w.Conns.Query(w.t.Context(), sql.Text(statement), args...)
+	require.NoError(w.t, err)
+	all, err := pgx.CollectRows(rows, pgx.RowToMap)
+	require.NoError(w.t, err)
+	return all
 }
 
 type twinKey struct {

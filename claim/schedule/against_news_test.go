@@ -7,8 +7,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgdispatch/pgdispatch/sql"
 )
 
 // looks compares what both report since the last look.
@@ -24,16 +22,7 @@ func (w *twins) looks() string {
 		}
 		want = append(want, line)
 	}
-	rows, err := w.Conns.Query(w.t.Context(), sql.Text("look"), w.reallySaw, 1000, nil)
-	require.NoError(w.t, err)
-	defer rows.Close()
-	for rows.Next() {
-		row, names := map[string]any{}, rows.FieldDescriptions()
-		values, err := rows.Values()
-		require.NoError(w.t, err)
-		for n, value := range values {
-			row[names[n].Name] = value
-		}
+	for _, row := range w.really("look", w.reallySaw, 1000, nil) {
 		w.reallySaw = row["seen"].(string)
 		switch id, named := row["workspace_id"].([16]byte); {
 		case row["changed"] != true:
@@ -53,7 +42,6 @@ func (w *twins) looks() string {
 			got = append(got, line)
 		}
 	}
-	require.NoError(w.t, rows.Err())
 	slices.Sort(want)
 	slices.Sort(got)
 	require.Equal(w.t, want, got)

@@ -123,15 +123,16 @@ func (r row) Scan(to ...any) error {
 type rows struct {
 	pgx.Rows // for the methods that nobody calls
 	table    table
+	names    []string // of the columns, once columns has read them
 	at       int
 	err      error
 }
 
 func (r *rows) columns() []string {
-	if len(r.table) == 0 {
-		return nil
+	if r.names == nil && len(r.table) > 0 {
+		r.names = slices.Sorted(maps.Keys(r.table[0]))
 	}
-	return slices.Sorted(maps.Keys(r.table[0]))
+	return r.names
 }
 
 func (r *rows) Close()                        {}

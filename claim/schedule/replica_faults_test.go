@@ -8,14 +8,6 @@ import (
 // fault does something bad.
 func (w *world) fault() {
 	switch w.IntN(11) {
-	case 9:
-		w.count("pauses")
-		w.tables.Pause(!w.tables.Paused())
-		w.say("claims are paused: %t", w.tables.Paused())
-	case 8:
-		item := int64(max(w.tables.Rows()-w.IntN(10), 1))
-		w.say("a trigger rejects item %d", item)
-		w.tables.Refuses[item] = true
 	case 0:
 		w.count("crashes")
 		w.say("Postgres crashes, %d commits are not on disk", w.tables.Unsafe())
@@ -45,6 +37,14 @@ func (w *world) fault() {
 		w.count("clock jumps")
 		w.skew += time.Duration(w.IntN(7)-3) * time.Second
 		w.say("Postgres' clock is %s ahead", w.skew)
+	case 8:
+		item := int64(max(w.tables.Rows()-w.IntN(10), 1))
+		w.say("a trigger rejects item %d", item)
+		w.tables.Refuses[item] = true
+	case 9:
+		w.count("pauses")
+		w.tables.Pause(!w.tables.Paused())
+		w.say("claims are paused: %t", w.tables.Paused())
 	default:
 		w.count("deaf")
 		r := w.replicas[w.IntN(len(w.replicas))]
