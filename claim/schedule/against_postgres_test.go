@@ -118,7 +118,7 @@ func (w *twins) step() (name string) {
 
 func (w *twins) enqueue() {
 	workspace, priority := WorkspaceID{byte(w.r.IntN(twinWorkspaces))}, w.r.IntN(3)
-	key := append([]string{"", ""}, simKeys...)[w.r.IntN(2+len(simKeys))]
+	key := append([]string{"", ""}, SimulatedKeys...)[w.r.IntN(2+len(SimulatedKeys))]
 	due := w.now.Add(time.Duration(w.r.IntN(5)-4) * time.Second)
 	if w.r.IntN(6) == 0 {
 		due = w.now.Add(time.Hour)
@@ -194,14 +194,16 @@ func (w *twins) limit() string {
 }
 
 func (w *twins) limitKey() string {
-	s := scope{everywhere, simKeys[w.r.IntN(len(simKeys))]}
+	s := scope{everywhere, SimulatedKeys[w.r.IntN(len(SimulatedKeys))]}
 	var workspace *string
 	if n := w.r.IntN(2 * twinWorkspaces); n < twinWorkspaces {
 		id := uuid.UUID(WorkspaceID{byte(n)}).String()
 		s.workspace, workspace = WorkspaceID{byte(n)}, &id
 	}
 	most, deleted := w.r.IntN(4), w.r.IntN(3) == 0
-	w.setKeyLimit(s, most, nil, deleted)
+	tx := w.begin(true)
+	w.setKeyLimit(tx, s, most, nil, deleted)
+	w.close(tx, true)
 	w.Execute("delete from pgdispatch.limits where key = $1 and workspace_id is not distinct from $2::uuid", s.key,
 		workspace)
 	if !deleted {

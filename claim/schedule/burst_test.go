@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -110,6 +111,21 @@ func TestALoadReadsBursts(t *testing.T) {
 	require.Equal(t, 1, d.loads(d.levels(), Changed{}))
 	require.Equal(t, "a@0*2", d.propose(9))
 	require.Zero(t, d.loads(d.levels(), Changed{}))
+}
+
+func TestALoadPutsWhatBurstsBehindOthers(t *testing.T) {
+	d := newDesk(t)
+	d.burst("a", 1, 3)
+	d.burst("b", 1, 3)
+	d.waits("a", 0, 5, 0)
+	d.waits("b", 0, 5, 0)
+	d.waits("a", 1, 5, 0)
+	d.loads(d.levels(), Changed{})
+	require.Equal(t, "a@1*1 b@0*1", d.propose(2))
+	d.tenants[workspaceOf("a")].held = 1
+	some := slices.DeleteFunc(d.levels(), func(w Waiting) bool { return w.Priority == 1 })
+	d.loads(some, Changed{})
+	require.Equal(t, "b@0*1 a@1*2", d.propose(3), "whichever of its levels were read")
 }
 
 // A bound on the holders says nothing about a burst: the workspace may be within its limit.

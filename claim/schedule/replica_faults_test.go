@@ -3,11 +3,13 @@ package schedule_test
 import (
 	"slices"
 	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim/schedule"
 )
 
 // fault does something bad.
 func (w *world) fault() {
-	switch w.IntN(11) {
+	switch w.IntN(7) {
 	case 0:
 		w.count("crashes")
 		w.say("Postgres crashes, %d commits are not on disk", w.tables.Unsafe())
@@ -25,26 +27,14 @@ func (w *world) fault() {
 		name := []string{"a", "b"}[w.IntN(2)]
 		w.temporal.blocked[name] = !w.temporal.blocked[name]
 		w.say("namespace %s is blocked: %t", name, w.temporal.blocked[name])
-	case 4, 5:
-		workspace, limit, burst := w.IntN(w.tables.Workspaces()), w.IntN(4), w.IntN(6)
-		w.say("workspace %d is limited to %d, %d", workspace, limit, burst)
-		w.tables.LimitWorkspace(workspace, limit, burst, w.IntN(2) == 1)
-	case 6:
-		most, starts := w.IntN(5), w.IntN(3)
-		w.say("key k is limited to %d, %d starts in 5 s", most, starts)
-		w.tables.LimitKey("k", most, starts, 5*time.Second, w.IntN(3) == 0)
-	case 7:
+	case 4:
 		w.count("clock jumps")
 		w.skew += time.Duration(w.IntN(7)-3) * time.Second
 		w.say("Postgres' clock is %s ahead", w.skew)
-	case 8:
+	case 5:
 		item := int64(max(w.tables.Rows()-w.IntN(10), 1))
 		w.say("a trigger rejects item %d", item)
 		w.tables.Refuses[item] = true
-	case 9:
-		w.count("pauses")
-		w.tables.Pause(!w.tables.Paused())
-		w.say("claims are paused: %t", w.tables.Paused())
 	default:
 		w.count("deaf")
 		r := w.replicas[w.IntN(len(w.replicas))]
@@ -52,6 +42,42 @@ func (w *world) fault() {
 		r.notes, r.deaf = nil, true
 		r.breaks()
 	}
+}
+
+// alters changes a setting or a limit.
+func (w *world) alters() {
+	switch w.IntN(4) {
+	case 0, 1:
+		workspace, limit, burst, plan := w.IntN(w.tables.Workspaces()), w.IntN(4), w.IntN(6), w.IntN(2) == 1
+		w.say("workspace %d is limited to %d, %d", workspace, limit, burst)
+		w.changes(func(tx *schedule.SimulatedTx) { w.tables.LimitWorkspace(tx, workspace, limit, burst, plan) })
+	case 2:
+		w.limitsKey(0)
+	default:
+		w.count("pauses")
+		w.changes(func(tx *schedule.SimulatedTx) { w.tables.Pause(tx, !w.tables.Paused()) })
+		w.say("claims are paused: %t", w.tables.Paused())
+	}
+}
+
+// limitsKey changes the limit of a key, in a workspace or over all, to at least so many items and starts.
+func (w *world) limitsKey(least int) {
+	key, workspace := schedule.SimulatedKeys[w.IntN(3)], w.IntN(2*w.tables.Workspaces())-1
+	if workspace >= w.tables.Workspaces() {
+		workspace = -1
+	}
+	most, rates := least+w.IntN(4), []schedule.SimulatedRate(nil)
+	if w.IntN(3) == 2 {
+		most = schedule.NoLimit
+	}
+	for _, per := range []time.Duration{time.Second, 7 * time.Second} {
+		if w.IntN(4) == 3 {
+			rates = append(rates, schedule.SimulatedRate{Most: least + w.IntN(4), Per: per})
+		}
+	}
+	deleted := w.IntN(4) == 3
+	w.say("limit of %s in %d: %d %v, deleted %t", key, workspace, most, rates, deleted)
+	w.changes(func(tx *schedule.SimulatedTx) { w.tables.LimitKey(tx, key, workspace, most, rates, deleted) })
 }
 
 // crash ends all transactions and connections.

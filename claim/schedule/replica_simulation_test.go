@@ -17,25 +17,44 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
 )
 
-// calms ends all faults.
+// calms ends all faults. It leaves a limit key full.
 func (w *world) calms() {
-	for n := range w.tables.Workspaces() {
-		w.tables.LimitWorkspace(n, 2, 2, false)
-	}
-	w.tables.LimitKey("k", 0, 0, 0, true)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changes(func(tx *schedule.SimulatedTx) {
+		for n := range w.tables.Workspaces() {
+			w.tables.RoomInWorkspace(tx, n)
+		}
+		w.tables.CalmKeys(tx, schedule.SimulatedKeys[w.steps%3])
+		w.tables.Pause(tx, false)
+	})
 	w.calm, w.Rand = true, rand.New(rand.NewPCG(1, 2)) // also if the choices are over
 	w.temporal.away, w.temporal.blocked = false, map[string]bool{}
 	clear(w.tables.Refuses)
-	w.tables.Pause(false)
 }
 
-// drains runs until all items have ended.
+// fills runs until everything has started that can, though nothing ends.
+func (w *world) fills() string {
+	w.stays = true
+	defer func() { w.stays = false }()
+	for range 20_000 {
+		if w.tables.Startable() == 0 {
+			return ""
+		}
+		if w.step(); w.broken != "" {
+			return w.broken
+		}
+	}
+	return fmt.Sprintf("%d items have not started:\n%s", w.tables.Startable(), w.tables.Describe())
+}
+
+// drains runs until all items have ended that can.
 func (w *world) drains() string {
 	most := 20_000
 	if w.lies != "" {
 		most = 6000
 	}
-	for steps := 0; w.tables.Left()+w.tables.OpenSignals() > 0; steps++ {
+	for steps := 0; w.tables.Left() > 0 || w.tables.Full == "" && w.tables.OpenSignals() > 0; steps++ {
 		if w.step(); w.broken != "" {
 			return w.broken
 		}
@@ -47,6 +66,14 @@ func (w *world) drains() string {
 		}
 	}
 	return w.tables.Signals(w.temporal.received)
+}
+
+// opens gives the full limit key room.
+func (w *world) opens() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changes(func(tx *schedule.SimulatedTx) { w.tables.OpenKey(tx, w.steps%2 == 0) })
+	return ""
 }
 
 // works lets all replicas but one stop, and says whether each worker of that one can hold an item, and whether all its
@@ -61,7 +88,7 @@ func (w *world) works() string {
 		r.stop()
 	}
 	w.replicas = w.replicas[:1]
-	w.tables.LimitWorkspace(0, perHost, perHost, false)
+	w.changes(func(tx *schedule.SimulatedTx) { w.tables.LimitWorkspace(tx, 0, perHost, perHost, false) })
 	w.mu.Unlock()
 	busy := 0
 	for tries := 0; busy < perHost; tries++ { // its namespace may be paused or throttled at first
@@ -103,12 +130,11 @@ func (w *world) starting(r *replica) (starts int) {
 func (w *world) fill(items int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	tx := w.tables.Begin(true)
-	for range items {
-		w.tables.Insert(tx, 0, "", 0, w.now())
-	}
-	w.notes(tx)
-	w.commits(tx, true)
+	w.changes(func(tx *schedule.SimulatedTx) {
+		for range items {
+			w.tables.Insert(tx, 0, "", 0, w.now())
+		}
+	})
 }
 
 // stops ends all replicas. It says which do not end.
@@ -155,8 +181,10 @@ func (w *world) run() string {
 	}
 	if w.broken == "" {
 		w.calms()
-		if w.broken = w.drains(); w.broken == "" {
-			w.broken = w.works()
+		for _, phase := range []func() string{w.fills, w.drains, w.opens, w.drains, w.works} {
+			if w.broken = phase(); w.broken != "" {
+				break
+			}
 		}
 	}
 	if said := w.stops(); w.broken == "" {
@@ -219,6 +247,7 @@ func TestReplicasOverAPostgresAndATemporalThatFailLoseNothing(t *testing.T) {
 						counts[what] += n
 					}
 					counts["items"] += w.tables.Rows()
+					counts["beyond limits"] += w.tables.Beyond
 					mu.Unlock()
 				}
 			})
@@ -226,7 +255,8 @@ func TestReplicasOverAPostgresAndATemporalThatFailLoseNothing(t *testing.T) {
 	})
 	t.Logf("%d seeds: %v", number, counts)
 	require.Positive(t,
-		min(counts["crashes"], counts["kills"], counts["lost"], counts["lock timeouts"], counts["signals"]))
+		min(counts["crashes"], counts["kills"], counts["lost"], counts["lock timeouts"], counts["signals"],
+			counts["beyond limits"]))
 }
 
 // simulateSeed makes the run of a seed, in which nothing may go wrong.
@@ -248,13 +278,13 @@ func TestTheSimulationSeesWhatIsPlanted(t *testing.T) {
 	for lies, sees := range map[string]string{
 		"a workspace's limit is not read":    "workspace .* has",
 		"W is not read":                      "are leased",
-		"a key's limit is not read":          "key k in .* has",
-		"a key's rate is not read":           "key k in .* starts",
+		"a key's limit is not read":          "key . in .* has",
+		"a key's rate is not read":           "key . in .* starts",
 		"an unanswered start was not sent":   "holds no slot, and its workflow runs",
 		"tokens are not compared":            "is settled by",
 		"ends are not recorded":              "have not ended",
-		"expired leases stay":                "have not ended",
-		"notifies nobody":                    "have not ended",
+		"expired leases stay":                "have not (started|ended)",
+		"notifies nobody":                    "have not (started|ended)",
 		"signals do not wait for each other": "receives signal .* after",
 	} {
 		t.Run(lies, func(t *testing.T) {

@@ -36,6 +36,7 @@ type world struct {
 	replicas   []*replica
 	all        []*replica     // with those that were killed
 	calm       bool           // no more faults
+	stays      bool           // no workflow ends
 	quiet      bool           // nothing is polled or lost, so that wake-ups and timers must suffice
 	skew       time.Duration  // of Postgres' clock
 	shut       bool           // the gate: commits of work notify
@@ -70,7 +71,9 @@ func newWorld(choices *schedule.Choices, quiet bool, lies string) *world {
 	w.tables.Lies = lies
 	w.temporal = temporalModel{world: w, runs: map[int64]*run{}, blocked: map[string]bool{}}
 	w.tables.SetNow(w.now())
-	w.tables.LimitKey("k", 1+w.IntN(4), w.IntN(3), 5*time.Second, w.IntN(2) == 0)
+	for range w.IntN(3) {
+		w.limitsKey(1)
+	}
 	return w
 }
 
@@ -134,10 +137,14 @@ func (w *world) does() (passes time.Duration) {
 	case n < 20 && len(w.applications()) > 0:
 		open := w.applications()
 		w.commits(open[w.IntN(len(open))], true)
-	case n < 23 && (w.calm || w.IntN(4) == 0):
+	case n < 23 && !w.stays && (w.calm || w.IntN(4) == 0):
 		w.temporal.ends()
-	case n == 23 && w.rare(2):
-		w.fault()
+	case n == 23 && !w.calm && w.IntN(4) > 1:
+		if w.quiet || w.IntN(3) > 0 {
+			w.alters()
+		} else {
+			w.fault()
+		}
 	case n == 24 && len(w.locks()) > 0 && w.rare(2):
 		w.timesOut(w.locks()[0])
 	case n == 25 && w.IntN(4) == 3:
@@ -185,8 +192,8 @@ func (w *world) enqueues() {
 	workspace, priority := w.IntN(w.tables.Workspaces()), w.IntN(3)
 	for range 1 + w.IntN(3) {
 		key := ""
-		if w.IntN(4) == 3 {
-			key = "k"
+		if n := w.IntN(8); n > 4 {
+			key = schedule.SimulatedKeys[n-5]
 		}
 		due := w.now().Add(time.Duration(w.IntN(8000)-6000) * time.Millisecond)
 		w.say("item %d is enqueued in %d at %d with key %q", w.tables.Insert(tx, workspace, key, priority, due), workspace,
@@ -214,6 +221,14 @@ func (w *world) notes(tx *schedule.SimulatedTx) {
 		told.payloads = w.tables.Payloads(tx)
 	}
 	w.told[tx] = told
+}
+
+// changes makes a change by a commit that no crash undoes.
+func (w *world) changes(change func(tx *schedule.SimulatedTx)) {
+	tx := w.tables.Begin(true)
+	change(tx)
+	w.notes(tx)
+	w.commits(tx, true)
 }
 
 // commits ends a transaction and notifies the replicas that listen.

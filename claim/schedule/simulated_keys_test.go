@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"fmt"
 	"slices"
 	"time"
 )
@@ -11,19 +10,21 @@ import (
 // everywhere is the workspace of a limit over all workspaces.
 var everywhere = WorkspaceID{255}
 
-var simKeys = []string{"k", "l", "m"}
+// SimulatedKeys are the limit keys that items have.
+var SimulatedKeys = []string{"k", "l", "m"}
 
 // simLimit is a row of pgdispatch.limits.
 type simLimit struct {
 	scope
 	id    int
 	most  int // NoLimit if it limits only rates
-	rates []simRate
+	rates []SimulatedRate
 }
 
-type simRate struct {
-	most int
-	per  time.Duration
+// SimulatedRate allows so many starts in a period.
+type SimulatedRate struct {
+	Most int
+	Per  time.Duration
 }
 
 // simStart is a start that counts for a period of a limit from until on, which is up to a twentieth of the period later
@@ -80,17 +81,17 @@ func (p *simPostgres) keyRoom(s scope) simRoom {
 	}
 	var soonest, latest time.Duration
 	for _, r := range l.rates {
-		started, again := 0, r.per
+		started, again := 0, r.Per
 		for _, s := range p.starts {
-			if s.limit == l.id && s.per == r.per && s.until.After(p.now.Add(-r.per)) {
-				started, again = started+1, min(again, s.until.Add(r.per).Sub(p.now))
+			if s.limit == l.id && s.per == r.Per && s.until.After(p.now.Add(-r.Per)) {
+				started, again = started+1, min(again, s.until.Add(r.Per).Sub(p.now))
 			}
 		}
-		free.starts = min(free.starts, r.most-started)
+		free.starts = min(free.starts, r.Most-started)
 		if soonest = min(soonest, again); soonest == 0 {
 			soonest = again
 		}
-		if started >= r.most {
+		if started >= r.Most {
 			latest = max(latest, again)
 		}
 	}
@@ -157,8 +158,8 @@ func (p *simPostgres) keysStand(tx *simTx, q Proposal, a *Answer, rooms map[scop
 		for _, l := range p.keyLimits {
 			for _, rate := range l.rates {
 				if l.covers(r) {
-					until := p.now.Truncate(rate.per / 20).Add(rate.per / 20)
-					tx.starts = append(tx.starts, simStart{l.id, rate.per, until})
+					until := p.now.Truncate(rate.Per / 20).Add(rate.Per / 20)
+					tx.starts = append(tx.starts, simStart{l.id, rate.Per, until})
 				}
 			}
 		}
@@ -179,7 +180,7 @@ func (p *simPostgres) keyFull(s scope) bool {
 }
 
 // setKeyLimit inserts, changes or deletes the limit of a scope. A new row has no starts.
-func (p *simPostgres) setKeyLimit(s scope, most int, rates []simRate, deleted bool) {
+func (p *simPostgres) setKeyLimit(tx *simTx, s scope, most int, rates []SimulatedRate, deleted bool) {
 	l := p.keyLimit(s)
 	switch {
 	case deleted && l == nil:
@@ -192,101 +193,5 @@ func (p *simPostgres) setKeyLimit(s scope, most int, rates []simRate, deleted bo
 	default:
 		l.most, l.rates = most, rates
 	}
-	tx := p.begin(false)
-	tx.marks = append(tx.marks, simMark{xid: tx.xid, all: true})
-	p.close(tx, true)
-}
-
-// limitKey changes the limit of a random scope: it is lowered below what runs, raised, removed, or gets rates.
-func (m *simulation) limitKey() {
-	s := scope{everywhere, simKeys[m.r.IntN(len(simKeys))]}
-	if workspace := m.r.IntN(2 * len(m.limits)); workspace < len(m.limits) {
-		s.workspace = WorkspaceID{byte(workspace)}
-	}
-	most, rates := m.r.IntN(4), []simRate(nil)
-	if m.r.IntN(3) == 0 {
-		most = NoLimit
-	}
-	for _, per := range []time.Duration{time.Second, 7 * time.Second} {
-		if m.r.IntN(4) == 0 {
-			rates = append(rates, simRate{m.r.IntN(4), per})
-		}
-	}
-	deleted := m.r.IntN(4) == 0
-	m.setKeyLimit(s, most, rates, deleted)
-	m.say("limit of %s in %d: %d %v, deleted %t", s.key, s.workspace[0], most, rates, deleted)
-}
-
-// calmKeys leaves no key without room, except for full, until opens is called.
-func (m *simulation) calmKeys() (full string, opens func()) {
-	for _, l := range slices.Clone(m.keyLimits) {
-		rates := slices.Clone(l.rates)
-		for n := range rates {
-			rates[n].most = max(rates[n].most, 1)
-		}
-		m.setKeyLimit(l.scope, max(l.most, 1), rates, false)
-	}
-	s := scope{everywhere, simKeys[m.r.IntN(len(simKeys))]}
-	if m.setKeyLimit(s, 0, nil, false); m.r.IntN(2) == 0 {
-		return s.key, func() { m.setKeyLimit(s, 0, nil, true) }
-	}
-	return s.key, func() { m.setKeyLimit(s, 1, nil, false) }
-}
-
-// lieOfKey makes a replica believe something wrong of a limit key.
-func (m *simulation) lieOfKey(r *simReplica) {
-	name := simKeys[m.r.IntN(len(simKeys))]
-	k := r.s.keys[name]
-	if l := r.s.workspaces[WorkspaceID{byte(m.r.IntN(len(m.limits)))}]; l != nil && m.r.IntN(2) == 0 {
-		k = l.keys[name]
-	}
-	if k == nil {
-		return
-	}
-	if k.room = 1 + m.r.IntN(4); m.r.IntN(2) == 0 {
-		r.s.turn(k, !k.closed, m.now.Add(time.Duration(m.r.IntN(3))*time.Second))
-	}
-	m.say("%d is wrong about %s", r.name, name)
-}
-
-// checkKeys compares the keys of a claim that gives items with a full count.
-func (m *simulation) checkKeys(tx *simTx, gives []*simRow) {
-	for _, l := range m.keyLimits {
-		mine, held := 0, 0
-		for _, r := range m.rows {
-			if l.covers(r) && r.status > rowWaits && r.status < rowEnded {
-				held++
-			}
-		}
-		for _, r := range gives {
-			if l.covers(r) {
-				mine++
-			}
-		}
-		if mine > 0 && held+mine > l.most {
-			m.broken = fmt.Sprintf("key %s in %d has %d of %d", l.key, l.workspace[0], held+mine, l.most)
-		}
-		for _, rate := range l.rates {
-			started := mine
-			for _, s := range m.started {
-				if s.limit == l.id && s.per == rate.per && s.at.After(m.now.Add(-rate.per)) {
-					started++
-				}
-			}
-			if mine > 0 && started > rate.most {
-				m.broken = fmt.Sprintf("key %s in %d starts %d of %d in %s", l.key, l.workspace[0], started, rate.most, rate.per)
-			}
-			for range mine {
-				tx.started = append(tx.started, simStarted{l.id, m.now, rate.per})
-			}
-		}
-	}
-}
-
-// someKey returns a limit key or none.
-func (m *simulation) someKey() string {
-	if n := m.r.IntN(2 * len(simKeys)); n < len(simKeys) {
-		return simKeys[n]
-	}
-	return ""
+	tx.markAll()
 }

@@ -87,3 +87,30 @@ func (p *simPostgres) unansweredAt() (due time.Time, suspect bool) {
 	}
 	return due, suspect
 }
+
+// leasedIn reports whether a row is leased as a transaction sees it, which may have settled it.
+func (p *simPostgres) leasedIn(tx *simTx, r *simRow) bool {
+	if mine := tx.version(r); mine != nil && mine.status == rowDispatched {
+		return false
+	}
+	return r.status == rowClaimed
+}
+
+// skips reports whether an item is parked.
+func (p *simPostgres) skips(r *simRow) bool { return p.parked[r.id].After(p.now) }
+
+// lets reports whether a claim may take another item of a row's lane, and counts it.
+func (p *simPostgres) lets(allowed map[string]int, r *simRow) bool {
+	if allowed == nil {
+		return true
+	}
+	lane := p.laneOf(r.workspace)
+	left, limited := allowed[lane]
+	if limited && left == 0 {
+		return false
+	}
+	if limited {
+		allowed[lane]--
+	}
+	return true
+}

@@ -73,6 +73,7 @@ type simTx struct {
 	marks []simMark
 	epoch Epoch
 	sync  bool
+	wakes bool     // its commit names nothing, and wakes whoever sleeps
 	was   []simRow // before its commit
 	// commits and undo do what rows do not say: at the commit, and if a crash loses it.
 	commits, undo func()
@@ -151,6 +152,11 @@ func (tx *simTx) version(r *simRow) *simRow {
 }
 
 func (tx *simTx) mark(c Change) { tx.marks = append(tx.marks, simMark{xid: tx.xid, Change: c}) }
+
+// markAll marks that all limits may have changed.
+func (tx *simTx) markAll() {
+	tx.marks, tx.wakes = append(tx.marks, simMark{xid: tx.xid, all: true}), true
+}
 
 func (p *simPostgres) close(tx *simTx, commits bool) {
 	p.open = slices.DeleteFunc(p.open, func(o *simTx) bool { return o == tx })
@@ -329,14 +335,6 @@ func (p *simPostgres) claimIn(tx *simTx, owner int, q Proposal, at time.Time) (a
 	return a, taken
 }
 
-// leasedIn reports whether a row is leased as a transaction sees it, which may have settled it.
-func (p *simPostgres) leasedIn(tx *simTx, r *simRow) bool {
-	if mine := tx.version(r); mine != nil && mine.status == rowDispatched {
-		return false
-	}
-	return r.status == rowClaimed
-}
-
 // grant is sql/claim/claim.sql.
 func (p *simPostgres) grant(entries []Entry, same bool, a *Answer) {
 	used := map[WorkspaceID]int{}
@@ -375,6 +373,14 @@ func (p *simPostgres) take(tx *simTx, owner int, r *simRow) *simRow {
 	p.last++
 	next.status, next.token, next.owner, next.lease = rowClaimed, p.last, owner, p.now.Add(simLease)
 	return next
+}
+
+// burstLimit is sql/claim/claim.sql.
+func (p *simPostgres) burstLimit(workspace WorkspaceID) int {
+	if limit := p.limits[workspace[0]]; limit > 0 {
+		return max(limit, p.bursts[workspace[0]])
+	}
+	return 0
 }
 
 func (p *simPostgres) inOrder() []*simRow {

@@ -182,10 +182,10 @@ func (s *Simulated) GiveUpWatches(tx *SimulatedTx, owner int, items []int64) {
 // Holds reports whether an item holds a slot, or has one open change.
 func (s *Simulated) Holds(id int64) bool { return s.rows[id].holds() }
 
-// Left counts the items that have not ended.
+// Left counts the items that have not ended and can: not those that wait for the limit key Full.
 func (s *Simulated) Left() (left int) {
 	for _, row := range s.rows[1:] {
-		if row.status != rowEnded || row.locked {
+		if (row.status != rowEnded || row.locked) && (row.key != s.Full || row.key == "" || row.status != rowWaits) {
 			left++
 		}
 	}
@@ -208,33 +208,56 @@ func (s *Simulated) Describe() string {
 	return b.String()
 }
 
-// LimitWorkspace changes the limits of a workspace by a commit.
-func (s *Simulated) LimitWorkspace(workspace, limit, burst int, all bool) {
+// LimitWorkspace changes the limits of a workspace, or those of its plan, at once. The transaction announces it.
+func (s *Simulated) LimitWorkspace(tx *SimulatedTx, workspace, limit, burst int, plan bool) {
 	s.limits[workspace+1], s.bursts[workspace+1] = limit, burst
-	tx := s.begin(false)
-	tx.mark(Change{Workspace: WorkspaceID{byte(workspace + 1)}})
-	tx.marks[0].all = all
-	s.close(tx, true)
+	if tx.wakes = true; plan {
+		tx.markAll()
+	} else {
+		tx.mark(Change{Workspace: WorkspaceID{byte(workspace + 1)}})
+	}
 }
 
-// Pause stops all claims, or lets them go on, by a commit.
-func (s *Simulated) Pause(paused bool) {
+// RoomInWorkspace gives a workspace a limit of at least one.
+func (s *Simulated) RoomInWorkspace(tx *SimulatedTx, workspace int) {
+	s.LimitWorkspace(tx, workspace, max(s.limits[workspace+1], 1), s.bursts[workspace+1], false)
+}
+
+// Pause stops all claims, or lets them go on.
+func (s *Simulated) Pause(tx *SimulatedTx, paused bool) {
 	s.paused = paused
-	tx := s.begin(false)
-	tx.marks = append(tx.marks, simMark{xid: tx.xid, all: true})
-	s.close(tx, true)
+	tx.markAll()
 }
 
 // Paused reports whether the settings stop all claims.
 func (s *Simulated) Paused() bool { return s.paused }
 
-// LimitKey sets the limit of a key over all workspaces, or deletes it.
-func (s *Simulated) LimitKey(key string, most int, starts int, per time.Duration, deleted bool) {
-	var rates []simRate
-	if starts > 0 {
-		rates = append(rates, simRate{starts, per})
+// LimitKey sets the limit of a key in a workspace, or over all workspaces if that is -1, or deletes it.
+func (s *Simulated) LimitKey(tx *SimulatedTx, key string, workspace, most int, rates []SimulatedRate, deleted bool) {
+	of := scope{everywhere, key}
+	if workspace >= 0 {
+		of.workspace = WorkspaceID{byte(workspace + 1)}
 	}
-	s.setKeyLimit(scope{everywhere, key}, most, rates, deleted)
+	s.setKeyLimit(tx, of, most, rates, deleted)
+}
+
+// CalmKeys leaves no key without room except for one, Full, until OpenKey gives it some.
+func (s *Simulated) CalmKeys(tx *SimulatedTx, full string) {
+	for _, l := range slices.Clone(s.keyLimits) {
+		rates := slices.Clone(l.rates)
+		for n := range rates {
+			rates[n].Most = max(rates[n].Most, 1)
+		}
+		s.setKeyLimit(tx, l.scope, max(l.most, 1), rates, false)
+	}
+	s.Full = full
+	s.setKeyLimit(tx, scope{everywhere, full}, 0, nil, false)
+}
+
+// OpenKey gives the full key room, by a limit or by none.
+func (s *Simulated) OpenKey(tx *SimulatedTx, deleted bool) {
+	s.setKeyLimit(tx, scope{everywhere, s.Full}, 1, nil, deleted)
+	s.Full = ""
 }
 
 // SetAlive sets what reports whether a replica renews its presence.
@@ -270,9 +293,13 @@ func (s *Simulated) Payloads(tx *SimulatedTx) (all []string) {
 	default:
 		all = append(all, strings.Join(named, ","))
 	}
+	if tx.wakes {
+		all = append(all, "")
+	}
 	for _, mark := range tx.marks {
 		waits := func(r *simRow) bool { return r.workspace == mark.Workspace && r.status == rowWaits }
 		switch {
+		case mark.all, tx.wakes:
 		case mark.Again || len(mark.Keys) > 0:
 			all = append(all, "")
 		case slices.ContainsFunc(s.rows, waits):

@@ -16,6 +16,10 @@ type Simulated struct {
 	simPostgres
 	// Refuses are items whose claim a user's trigger rejects.
 	Refuses map[int64]bool
+	// Beyond counts the items that claims have given beyond the limits of their workspaces, as bursts.
+	Beyond int
+	// Full is a limit key without room; empty if there is none.
+	Full    string
 	broken  string
 	signals signalTable
 	ended   map[int64]bool // items whose workflow has ended
@@ -156,14 +160,6 @@ func (s *Simulated) Claim(tx *SimulatedTx, owner int, watches bool, p Proposal) 
 	}
 	c.Standing = standingOf(p, answer, taken[answer.Unanswered:], false)
 	return c
-}
-
-// check compares a claim with a full count.
-func (s *Simulated) check(tx *simTx, p Proposal, taken []*simRow) {
-	m := &simulation{simPostgres: &s.simPostgres}
-	if m.check(tx, p, taken); m.broken != "" {
-		s.broken = m.broken
-	}
 }
 
 // standingOf is the inverse of the function schedule in package claim.

@@ -4,7 +4,7 @@ package main
 var memories = []mutant{
 	{"a claim's own time", "an item that came after a claim's clock is taken for a locked one",
 		[]edit{{"schedule.Schedule.left", "due := st.leaves(a.At)", "due := st.leaves(now)"}},
-		"./claim/schedule", "TestReplicasOverAPostgresThatFailsPassNoLimitAndLoseNothing"},
+		"./claim/schedule", "TestAnItemThatCameAfterTheClaimsClockIsNotTakenForALockedOne"},
 	{"what an end may wake", "an end whose plan is old reads all waiting items",
 		[]edit{{"sql function wake_for", "offset 0)", ")"}},
 		"./sql", "TestAnEndReadsAFewRowsHoweverManyWait"},
