@@ -26,6 +26,12 @@ type gated struct {
 
 func newGate(t *testing.T, url, name string) gated {
 	t.Helper()
+	return newGateEvery(t, url, name, 50*time.Millisecond)
+}
+
+// newGateEvery returns a gate that sets itself again at an interval.
+func newGateEvery(t *testing.T, url, name string, interval time.Duration) gated {
+	t.Helper()
 	g := gated{shutting: make(chan struct{}, 100)}
 	g.Gate = &notify.Gate{
 		Connect: func(ctx context.Context) (notify.GateSession, error) {
@@ -40,7 +46,7 @@ func newGate(t *testing.T, url, name string) gated {
 			}
 			return &notify.Session{Conn: conn}, nil
 		},
-		Interval: 50 * time.Millisecond,
+		Interval: interval,
 		Shutting: func() { g.shutting <- struct{}{} },
 		Log:      slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
@@ -153,12 +159,18 @@ func TestWhoeverDistrustsIsWokenBesideTheOneOnDuty(t *testing.T) {
 	_, err = frozen.Exec(t.Context(), "select pg_advisory_lock(pgdispatch.gate_key() + 1)")
 	require.NoError(t, err)
 
-	gate := newGate(t, url, "one")
+	gate := newGateEvery(t, url, "one", time.Hour)
 	gate.Sleep()
 	gate.Distrust(time.Hour)
 	notify.Receive(t, gate.shutting)
 	require.True(t, gate.OnDuty())
 	require.True(t, wakes(t, pool))
+
+	_, err = frozen.Exec(t.Context(), "select setval('pgdispatch.gate', 2), pg_advisory_unlock(pgdispatch.gate_key() + 1)")
+	require.NoError(t, err) // it has opened the gate and leaves duty
+	gate.Called()
+	notify.Receive(t, gate.shutting)
+	require.True(t, wakes(t, pool), "whoever takes duty asleep shuts the gate again")
 }
 
 func TestACallIsHeard(t *testing.T) {

@@ -102,3 +102,20 @@ func TestAnItemThatNamesItsIDMayHaveBeenStartedBeforeTheEpoch(t *testing.T) {
 		require.Equal(t, map[int64]bool{named: true, other: false}, sent, "single: %v", single)
 	}
 }
+
+// A failover forgets the last claims and the sequence that numbered them, but not the replicas that hold them.
+func TestNoTokenOfAnEarlierEpochIsDrawnAgain(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("ENTERPRISE")
+	token := func() int64 { f.item(w); return *f.claim(1).items[0].LeaseToken }
+	before := token()
+	for _, begins := range []string{"select", sql.Text("epoch")} { // a claim begins it, too
+		f.exec("select setval('pgdispatch.lease_tokens', $1, false)", before)
+		f.exec("delete from pgdispatch.epoch")
+		f.exec(begins)
+		drawn := token()
+		require.Greater(t, drawn, before+1_000_000)
+		require.Less(t, token(), drawn+10, "an epoch begins once")
+	}
+}

@@ -53,6 +53,8 @@ type toldStanding struct {
 	Holders               int
 	Lowest                int64
 	OwnRoom, AllRoom      int
+	OwnWaits, AllWaits    bool   // for a rate of the key
+	Allows                string // by the workspace's rate, before the claim; empty if it has none
 	Next                  string
 }
 
@@ -72,7 +74,20 @@ func (w *twins) holdingReally() string {
 		from pgdispatch.workflow_execution_queue q where q.stage in ('HOLDS', 'DOUBT')`)
 }
 
-func (w *twins) toldOf(p Proposal, a Answer, taken []*simRow) told {
+// allowances are what the rates of the entries' workspaces allow.
+func (w *twins) allowances(p Proposal) (list []string) {
+	for _, e := range p.Entries {
+		text := ""
+		if allows, rated := w.allows(e.Workspace, w.now); rated {
+			text = fmt.Sprintf("%.1f of %.1f", allows, w.rates[e.Workspace])
+			w.cases["rated"]++
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+func (w *twins) toldOf(p Proposal, a Answer, taken []*simRow, allows []string) told {
 	is := told{Room: a.Room, Leased: slices.Sorted(slices.Values(a.Leased)), Last: a.Last}
 	for _, row := range taken {
 		is.Items, is.Tokens = append(is.Items, row.id), append(is.Tokens, row.token)
@@ -82,12 +97,13 @@ func (w *twins) toldOf(p Proposal, a Answer, taken []*simRow) told {
 	for n := range p.Entries {
 		st := a.Standings[n]
 		s := toldStanding{Granted: st.Granted, Limit: st.Limit, Burst: st.BurstLimit, Counted: !st.Bound, OwnRoom: NoLimit,
-			AllRoom: NoLimit}
+			AllRoom: NoLimit, Allows: allows[n]}
 		if s.Counted {
 			s.Holders, s.Lowest = st.Counted, st.Receipt.Floor
 		}
 		if p.Entries[n].Key != "" {
 			s.OwnRoom, s.AllRoom = st.Own.Room, st.All.Room
+			s.OwnWaits, s.AllWaits = st.Own.RetryIn > 0, st.All.RetryIn > 0
 		}
 		if st.Next != nil {
 			s.Next = fmt.Sprint(st.Next.ID, " ", st.Next.Due.UTC().Format(time.RFC3339Nano))
@@ -99,18 +115,19 @@ func (w *twins) toldOf(p Proposal, a Answer, taken []*simRow) told {
 
 // realAnswer is the standing in a claim's last row.
 type realAnswer struct {
-	Epoch     *string `json:"epoch"`
 	Room      int     `json:"room"`
 	LastToken int64   `json:"last_token"`
 	Tokens    []int64 `json:"tokens"`
 	Entries   []struct {
-		Granted     int     `json:"granted"`
-		Slots       int     `json:"slots"`
-		BurstSlots  int     `json:"burst_slots"`
-		Holders     *int    `json:"holders"`
-		LowestToken *int64  `json:"lowest_token"`
-		Own         twinKey `json:"own"`
-		Shared      twinKey `json:"shared"`
+		Granted     int      `json:"granted"`
+		Slots       int      `json:"slots"`
+		BurstSlots  int      `json:"burst_slots"`
+		Holders     *int     `json:"holders"`
+		LowestToken *int64   `json:"lowest_token"`
+		Rate        *float64 `json:"rate"`
+		Allows      float64  `json:"allows"`
+		Own         twinKey  `json:"own"`
+		Shared      twinKey  `json:"shared"`
 	} `json:"entries"`
 	Next []struct {
 		Entry int       `json:"entry"`
@@ -120,7 +137,7 @@ type realAnswer struct {
 }
 
 // claimReally makes a claim of the real Postgres.
-func (w *twins) claimReally(text string, p Proposal) (is told, epoch *string) {
+func (w *twins) claimReally(text string, p Proposal) (is told) {
 	rows, err := w.Conns.Query(w.t.Context(), `
 		select c.id, c.token, c.workspace_id, c.limit_key, c.outcome_unknown, c.standing::text
 		from pgdispatch.claim('1', $1::interval, null, null, $2::text::jsonb) c`, twinLease, text)
@@ -149,7 +166,7 @@ func (w *twins) claimReally(text string, p Proposal) (is told, epoch *string) {
 	is.Room, is.Leased, is.Last = answer.Room, slices.Sorted(slices.Values(answer.Tokens)), answer.LastToken
 	require.Len(w.t, answer.Entries, len(p.Entries))
 	is.Standings = answer.standings(p, own, all)
-	return is, answer.Epoch
+	return is
 }
 
 // standings returns how the entries stand after the claim took so many items of their keys.
@@ -163,9 +180,12 @@ func (answer *realAnswer) standings(p Proposal, own map[scope]int, all map[strin
 				s.Lowest = min(*e.LowestToken, s.Lowest)
 			}
 		}
+		if e.Rate != nil {
+			s.Allows = fmt.Sprintf("%.1f of %.1f", e.Allows, *e.Rate)
+		}
 		if key := p.Entries[n].Key; key != "" {
-			s.OwnRoom = e.Own.after(own[scope{p.Entries[n].Workspace, key}])
-			s.AllRoom = e.Shared.after(all[key])
+			s.OwnRoom, s.OwnWaits = e.Own.after(own[scope{p.Entries[n].Workspace, key}])
+			s.AllRoom, s.AllWaits = e.Shared.after(all[key])
 		}
 		list = append(list, s)
 	}
@@ -211,12 +231,14 @@ func (w *twins) really(statement string, args ...any) []map[string]any {
 }
 
 type twinKey struct {
-	Room *int `json:"room"`
+	Room   *int `json:"room"`
+	Starts *int `json:"starts"`
 }
 
-func (k twinKey) after(taken int) int {
-	if k.Room == nil {
-		return NoLimit
+// after returns the room after so many items are taken, and whether others wait for a rate.
+func (k twinKey) after(taken int) (room int, waits bool) {
+	if room = NoLimit; k.Room != nil {
+		room = max(*k.Room-taken, 0)
 	}
-	return max(*k.Room-taken, 0)
+	return room, k.Starts != nil && *k.Starts <= taken
 }

@@ -24,7 +24,7 @@ type twins struct {
 	*Simulated
 	*sqltest.Shop
 	t         *testing.T
-	receipts  map[WorkspaceID]Receipt // of the last answers, in the current epoch
+	receipts  map[WorkspaceID]Receipt // of the last answers
 	leased    Receipt
 	epoch     string   // of the real one
 	seen      snapshot // of the last look, and that of the real one
@@ -42,7 +42,8 @@ const (
 
 func newTwins(t *testing.T, seed uint64) *twins {
 	t.Helper()
-	simulated := &Simulated{simPostgres: simPostgres{r: rand.New(rand.NewPCG(seed, 4))}, ended: map[int64]bool{}}
+	simulated := &Simulated{ended: map[int64]bool{}, simPostgres: simPostgres{r: rand.New(rand.NewPCG(seed, 4)),
+		rates: map[WorkspaceID]float64{}, buckets: map[WorkspaceID]simBucket{}, paces: map[WorkspaceID]*simPace{}}}
 	w := &twins{Simulated: simulated, Shop: sqltest.NewShop(t), t: t,
 		receipts: map[WorkspaceID]Receipt{}, cases: map[string]int{}}
 	w.Execute("delete from pgdispatch.workspaces")
@@ -58,6 +59,8 @@ func newTwins(t *testing.T, seed uint64) *twins {
 		w.Execute(`insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
 			values ($1, 1, '{"nodes": [{"id": "n1"}], "edges": []}')`, id)
 	}
+	w.epoch = sqltest.Scalar[string](w.Shop, sql.Text("epoch"))
+	w.Simulated.epoch = Epoch{1}
 	w.last = sqltest.Scalar[int64](w.Shop,
 		"select case when is_called then last_value else last_value - 1 end from pgdispatch.lease_tokens")
 	w.seen, w.reallySaw = w.snapshot(), sqltest.Scalar[string](w.Shop, "select pg_current_snapshot()::text")
@@ -108,6 +111,8 @@ func (w *twins) step() (name string) {
 		return w.ends()
 	case n == 8:
 		return w.limit()
+	case n == 9 && w.r.IntN(4) == 0:
+		return w.refills()
 	case n == 9:
 		return w.limitKey()
 	default:
@@ -183,16 +188,42 @@ func (w *twins) ends() string {
 }
 
 func (w *twins) limit() string {
-	n := w.r.IntN(twinWorkspaces)
-	w.limits[n], w.bursts[n] = w.r.IntN(9), w.r.IntN(12)
-	w.Execute(`update pgdispatch.workspaces set max_concurrent_workflows = $2, max_burst_workflows = $3 where id = $1`,
-		uuid.UUID(WorkspaceID{byte(n)}).String(), w.limits[n], w.bursts[n])
+	n, rate := w.r.IntN(twinWorkspaces), w.r.IntN(6)
+	id := WorkspaceID{byte(n)}
+	w.limits[n], w.bursts[n], w.rates[id] = w.r.IntN(9), w.r.IntN(12), float64(rate)
+	if rate == 0 || rate > 3 {
+		rate = 0
+		delete(w.rates, id)
+	}
+	w.Execute(`update pgdispatch.workspaces set max_concurrent_workflows = $2, max_burst_workflows = $3,
+			max_starts_per_second = nullif($4::integer, 0)
+		where id = $1`, uuid.UUID(id).String(), w.limits[n], w.bursts[n], rate)
 	tx := w.begin(true)
-	tx.mark(Change{Workspace: WorkspaceID{byte(n)}})
+	tx.mark(Change{Workspace: id})
 	w.close(tx, true)
 	return "limit"
 }
 
+// refills adds an item to all buckets. Time adds nothing, because it differs between the two.
+func (w *twins) refills() string {
+	w.Execute("update pgdispatch.rates set tokens = tokens + 1")
+	for id, b := range w.buckets {
+		b.tokens++
+		w.buckets[id] = b
+	}
+	return "refill"
+}
+
+// freezes lets no time pass for the buckets of rates.
+func (w *twins) freezes() {
+	w.Execute("update pgdispatch.rates set at = clock_timestamp() + interval '1 hour'")
+	for id, b := range w.buckets {
+		b.at = w.now.Add(time.Hour)
+		w.buckets[id] = b
+	}
+}
+
+// limitKey replaces the limit of a key, or deletes it. What its rates have counted does not end within a test.
 func (w *twins) limitKey() string {
 	s := scope{everywhere, SimulatedKeys[w.r.IntN(len(SimulatedKeys))]}
 	var workspace *string
@@ -200,17 +231,24 @@ func (w *twins) limitKey() string {
 		id := uuid.UUID(WorkspaceID{byte(n)}).String()
 		s.workspace, workspace = WorkspaceID{byte(n)}, &id
 	}
-	most, deleted := w.r.IntN(4), w.r.IntN(3) == 0
 	tx := w.begin(true)
-	w.setKeyLimit(tx, s, most, nil, deleted)
-	w.close(tx, true)
+	defer w.close(tx, true)
+	w.setKeyLimit(tx, s, 0, nil, true)
 	w.Execute("delete from pgdispatch.limits where key = $1 and workspace_id is not distinct from $2::uuid", s.key,
 		workspace)
-	if !deleted {
-		w.Execute("insert into pgdispatch.limits (key, workspace_id, max_concurrent) values ($1, $2::uuid, $3)", s.key,
-			workspace, most)
+	if w.r.IntN(3) == 0 {
+		return "no limit of a key"
 	}
-	return "limit of a key"
+	most, starts, per := w.r.IntN(4), []int(nil), []time.Duration(nil)
+	var rates []SimulatedRate
+	if w.r.IntN(2) == 0 {
+		rates = append(rates, SimulatedRate{Most: w.r.IntN(5), Per: time.Hour})
+		starts, per = append(starts, rates[0].Most), append(per, time.Hour)
+	}
+	w.setKeyLimit(tx, s, most, rates, false)
+	w.Execute(`insert into pgdispatch.limits (key, workspace_id, max_concurrent, max_starts, per)
+		values ($1, $2::uuid, $3, $4, $5::interval[])`, s.key, workspace, most, starts, per)
+	return fmt.Sprintf("limit of a key, rate %t", len(rates) > 0)
 }
 
 // proposal asks for some of what waits, and for what does not, with receipts of this epoch or none.
@@ -255,18 +293,19 @@ func (w *twins) proposal() Proposal {
 func (w *twins) claims() {
 	p := w.proposal()
 	text := w.encoded(p)
+	w.freezes()
+	allows := w.allowances(p)
 	tx, a, taken := w.claim(1, p, w.now)
 	for _, next := range taken {
 		next.lease = w.now.Add(twinLease)
 	}
 	w.close(tx, true)
-	got, epoch := w.claimReally(text, p)
-	require.Equal(w.t, w.toldOf(p, a, taken), got, "%s\nsimulated: %s\nreal: %s", text, w.holding(), w.holdingReally())
+	got := w.claimReally(text, p)
+	require.Equal(w.t, w.toldOf(p, a, taken, allows), got, "%s\nsimulated: %s\nreal: %s", text, w.holding(),
+		w.holdingReally())
 	for id, token := range w.tokens {
 		w.rows[id].token = token
 	}
-	require.Equal(w.t, w.Simulated.epoch == Epoch{}, epoch == nil && len(got.Items) == 0, "an epoch begins with a claim")
-	w.epoch = sqltest.Scalar[string](w.Shop, "select coalesce((select id::text from pgdispatch.epoch), '')")
 	for n, e := range p.Entries {
 		w.receipts[e.Workspace] = a.Standings[n].Receipt
 		w.cases[fmt.Sprintf("counted %t", !a.Standings[n].Bound)]++
@@ -300,5 +339,5 @@ func TestTheSimulatedPostgresAnswersClaimsAsTheRealOneDoes(t *testing.T) {
 	}
 	t.Logf("%d operations: %v, %d items given", operations, cases, grants)
 	require.Positive(t, min(grants, cases["counted true"], cases["counted false"], cases["unanswered"], cases["expire"],
-		cases["look"]))
+		cases["look"], cases["rated"], cases["limit of a key, rate true"]))
 }

@@ -1,9 +1,9 @@
 package schedule
 
 import (
-	"slices"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 

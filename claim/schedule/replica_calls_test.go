@@ -78,7 +78,7 @@ func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, err
 			c.about = itemOf(one.args[0].(string))
 			items = append(items, c.about)
 		}
-		reads = reads && slices.Contains([]string{"look", "load", "epoch", "enqueued_before", "node_ids", "unlocked",
+		reads = reads && slices.Contains([]string{"look", "load", "enqueued_before", "node_ids", "unlocked",
 			"bring_back", "last_token"}, one.name)
 	}
 	c.blocked = func() bool { return claims && w.tables.Claims() || signals && w.takes() || w.tables.Locked(items) }

@@ -9,11 +9,11 @@ import (
 
 // fault does something bad.
 func (w *world) fault() {
-	switch w.IntN(7) {
+	switch w.IntN(8) {
 	case 0:
 		w.count("crashes")
-		w.say("Postgres crashes, %d commits are not on disk", w.tables.Unsafe())
-		w.crash()
+		w.say("Postgres crashes")
+		w.crash(false)
 	case 1:
 		at := w.IntN(len(w.replicas))
 		w.count("kills")
@@ -35,6 +35,10 @@ func (w *world) fault() {
 		item := int64(max(w.tables.Rows()-w.IntN(10), 1))
 		w.say("a trigger rejects item %d", item)
 		w.tables.Refuses[item] = true
+	case 6:
+		w.count("failovers")
+		w.say("a standby takes over that has not received the last commits")
+		w.crash(true)
 	default:
 		w.count("deaf")
 		r := w.replicas[w.IntN(len(w.replicas))]
@@ -46,13 +50,17 @@ func (w *world) fault() {
 
 // alters changes a setting or a limit.
 func (w *world) alters() {
-	switch w.IntN(4) {
+	switch w.IntN(5) {
 	case 0, 1:
 		workspace, limit, burst, plan := w.IntN(w.tables.Workspaces()), w.IntN(4), w.IntN(6), w.IntN(2) == 1
 		w.say("workspace %d is limited to %d, %d", workspace, limit, burst)
 		w.changes(func(tx *schedule.SimulatedTx) { w.tables.LimitWorkspace(tx, workspace, limit, burst, plan) })
 	case 2:
 		w.limitsKey(0)
+	case 3:
+		workspace, rate := w.IntN(w.tables.Workspaces()), []float64{0, 0.5, 1, 2.5}[w.IntN(4)]
+		w.say("workspace %d may start %.1f a second", workspace, rate)
+		w.changes(func(tx *schedule.SimulatedTx) { w.tables.RateWorkspace(tx, workspace, rate) })
 	default:
 		w.count("pauses")
 		w.changes(func(tx *schedule.SimulatedTx) { w.tables.Pause(tx, !w.tables.Paused()) })
@@ -81,8 +89,8 @@ func (w *world) limitsKey(least int) {
 }
 
 // crash ends all transactions and connections.
-func (w *world) crash() {
-	w.tables.Crash()
+func (w *world) crash(failover bool) {
+	w.tables.Crash(failover)
 	w.told = map[any]*wakes{}
 	for _, c := range slices.Clone(w.calls) {
 		if !c.temporal() {

@@ -292,8 +292,8 @@ func (w *world) head(h schedule.SimulatedHead) map[string]any {
 		"aging": 5 * time.Second, "paused": w.tables.Paused()}
 }
 
-func epoch(w *world, _ *replica, _ *schedule.SimulatedTx, _ []any) table {
-	return table{{"id": w.tables.EpochID()}}
+func epoch(w *world, _ *replica, tx *schedule.SimulatedTx, _ []any) table {
+	return table{{"id": w.tables.EpochID(tx)}}
 }
 
 func enqueuedBefore(w *world, _ *replica, _ *schedule.SimulatedTx, args []any) (rows table) {

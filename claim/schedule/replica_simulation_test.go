@@ -88,7 +88,10 @@ func (w *world) works() string {
 		r.stop()
 	}
 	w.replicas = w.replicas[:1]
-	w.changes(func(tx *schedule.SimulatedTx) { w.tables.LimitWorkspace(tx, 0, perHost, perHost, false) })
+	w.changes(func(tx *schedule.SimulatedTx) {
+		w.tables.LimitWorkspace(tx, 0, perHost, perHost, false)
+		w.tables.RateWorkspace(tx, 0, 0)
+	})
 	w.mu.Unlock()
 	busy := 0
 	for tries := 0; busy < perHost; tries++ { // its namespace may be paused or throttled at first
@@ -247,6 +250,7 @@ func TestReplicasOverAPostgresAndATemporalThatFailLoseNothing(t *testing.T) {
 						counts[what] += n
 					}
 					counts["items"] += w.tables.Rows()
+					counts["forgotten items"] += w.tables.ForgottenItems()
 					counts["beyond limits"] += w.tables.Beyond
 					mu.Unlock()
 				}
@@ -256,7 +260,7 @@ func TestReplicasOverAPostgresAndATemporalThatFailLoseNothing(t *testing.T) {
 	t.Logf("%d seeds: %v", number, counts)
 	require.Positive(t,
 		min(counts["crashes"], counts["kills"], counts["lost"], counts["lock timeouts"], counts["signals"],
-			counts["beyond limits"]))
+			counts["beyond limits"], counts["forgotten items"]))
 }
 
 // simulateSeed makes the run of a seed, in which nothing may go wrong.
@@ -280,6 +284,7 @@ func TestTheSimulationSeesWhatIsPlanted(t *testing.T) {
 		"W is not read":                      "are leased",
 		"a key's limit is not read":          "key . in .* has",
 		"a key's rate is not read":           "key . in .* starts",
+		"a workspace's rate is not read":     "workspace . starts",
 		"an unanswered start was not sent":   "holds no slot, and its workflow runs",
 		"tokens are not compared":            "is settled by",
 		"ends are not recorded":              "have not ended",

@@ -36,7 +36,7 @@ func (w *world) namespaceOf(workspace schedule.WorkspaceID) string {
 // broken says what is wrong, or nothing: an open run whose item holds no slot.
 func (m *temporalModel) broken() string {
 	for item, run := range m.runs {
-		if !run.closed && !m.world.tables.Holds(item) {
+		if !run.closed && !m.world.tables.Holds(item) && !m.world.tables.Forgotten(item) {
 			return fmt.Sprintf("item %d holds no slot, and its workflow runs", item)
 		}
 	}
@@ -94,7 +94,7 @@ func (s starter) Start(ctx context.Context, item claim.Item) (runID string, outc
 			return refuses(engine.Throttled)
 		}
 		if m.runs[item.ID] == nil {
-			if !w.tables.Holds(item.ID) {
+			if !w.tables.Holds(item.ID) && !w.tables.Forgotten(item.ID) {
 				m.wrong = fmt.Sprintf("item %d is started without a slot", item.ID)
 			}
 			m.runs[item.ID] = &run{}

@@ -31,6 +31,7 @@ func (s *Simulated) check(tx *simTx, p Proposal, taken []*simRow) {
 	}
 	s.checkWorkspaces(p, taken)
 	s.checkKeys(tx, given)
+	s.checkRates(tx, given)
 	if len(taken) > 0 && leased > simW {
 		s.broken = fmt.Sprintf("%d are leased", leased)
 	}
@@ -117,7 +118,7 @@ func (s *Simulated) checkKeys(tx *simTx, gives []*simRow) {
 				s.broken = fmt.Sprintf("key %s in %d starts %d of %d in %s", l.key, l.workspace[0], started, rate.Most, rate.Per)
 			}
 			for range mine {
-				tx.started = append(tx.started, simStarted{l.id, s.now, rate.Per})
+				tx.started = append(tx.started, simStarted{tx.xid, l.id, s.now, rate.Per})
 			}
 		}
 	}

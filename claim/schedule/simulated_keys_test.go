@@ -30,6 +30,7 @@ type SimulatedRate struct {
 // simStart is a start that counts for a period of a limit from until on, which is up to a twentieth of the period later
 // than the start.
 type simStart struct {
+	xid   int64
 	limit int
 	per   time.Duration
 	until time.Time
@@ -37,6 +38,7 @@ type simStart struct {
 
 // simStarted is a start at its exact time, for the check.
 type simStarted struct {
+	xid   int64
 	limit int
 	at    time.Time
 	per   time.Duration
@@ -159,7 +161,7 @@ func (p *simPostgres) keysStand(tx *simTx, q Proposal, a *Answer, rooms map[scop
 			for _, rate := range l.rates {
 				if l.covers(r) {
 					until := p.now.Truncate(rate.Per / 20).Add(rate.Per / 20)
-					tx.starts = append(tx.starts, simStart{l.id, rate.Per, until})
+					tx.starts = append(tx.starts, simStart{tx.xid, l.id, rate.Per, until})
 				}
 			}
 		}

@@ -14,6 +14,8 @@ import (
 const (
 	simLease = 10 * time.Second
 	simW     = 4
+	// mostForgotten is how many commits a failover may forget.
+	mostForgotten = 30
 )
 
 type simRow struct {
@@ -80,6 +82,7 @@ type simTx struct {
 	// starts are those that count for the rates of limit keys; started are the same for the check.
 	starts  []simStart
 	started []simStarted
+	paces   []func() // what its commit adds to the starts of workspaces with a rate
 }
 
 type simPostgres struct {
@@ -93,23 +96,29 @@ type simPostgres struct {
 	limitIDs  int
 	starts    []simStart
 	started   []simStarted
-	open      []*simTx
-	done      []*simTx // asynchronous commits that are not on disk, and all commits between them
-	marks     []simMark
-	last      int64
-	next      int64 // transaction ID
-	epoch     Epoch
-	epochs    byte
-	trimmed   int64
-	trimNext  int64
-	claiming  *simTx // holder of the lock
+	// rates are how many items of workspaces may start in a second.
+	rates    map[WorkspaceID]float64
+	buckets  map[WorkspaceID]simBucket
+	paces    map[WorkspaceID]*simPace // for the check
+	open     []*simTx
+	done     []*simTx // the last commits, of which flushed are on disk
+	flushed  int
+	marks    []simMark
+	last     int64
+	next     int64 // transaction ID
+	epoch    Epoch
+	epochs   byte
+	trimmed  int64
+	trimNext int64
+	claiming *simTx // holder of the lock
 	// alive reports whether a replica renews its presence: its lost leases do not count. Nil: none does.
 	alive func(replica int) bool
 	// allowed is how many items of a lane a claim may take, for lanes that are limited; laneOf names a workspace's lane.
-	allowed map[string]int
-	laneOf  func(WorkspaceID) string
-	parked  map[int64]time.Time // items that claims skip until then
-	paused  bool                // by the settings
+	allowed   map[string]int
+	laneOf    func(WorkspaceID) string
+	forgotten map[int64]bool      // items that a failover has changed
+	parked    map[int64]time.Time // items that claims skip until then
+	paused    bool                // by the settings
 	// Lies is a planted mistake: see TestTheSimulationSeesWhatIsPlanted.
 	Lies string
 }
@@ -177,42 +186,19 @@ func (p *simPostgres) close(tx *simTx, commits bool) {
 		tx.commits()
 	}
 	p.marks = append(p.marks, tx.marks...)
+	for _, adds := range tx.paces {
+		adds()
+	}
 	p.starts, p.started = append(p.starts, tx.starts...), append(p.started, tx.started...)
-	if tx.epoch != (Epoch{}) {
+	if p.epoch == (Epoch{}) {
 		p.epoch = tx.epoch
 	}
 	if p.done = append(p.done, tx); tx.sync && (len(tx.rows) > 0 || tx.commits != nil) {
-		p.done = nil // all commits before it are on disk; a commit that wrote nothing flushes nothing
+		p.flushed = len(p.done) // a commit that wrote nothing flushes nothing
 	}
-}
-
-// crash loses the last asynchronous commits and all open transactions. Lost transaction IDs and tokens are reused.
-func (p *simPostgres) crash() {
-	for len(p.open) > 0 {
-		p.close(p.open[0], false)
+	if surplus := min(len(p.done)-mostForgotten, p.flushed); surplus > 0 {
+		p.done, p.flushed = p.done[surplus:], p.flushed-surplus
 	}
-	kept := p.r.IntN(len(p.done) + 1)
-	for _, tx := range slices.Backward(p.done[kept:]) {
-		if tx.undo != nil {
-			tx.undo()
-		}
-		for n, next := range tx.rows {
-			was := tx.was[n]
-			was.locked = false
-			*p.rows[next.id] = was
-		}
-		p.marks = slices.DeleteFunc(p.marks, func(m simMark) bool { return m.xid == tx.xid })
-	}
-	p.done, p.epoch = nil, Epoch{}
-	var token, xid int64
-	for _, r := range p.rows {
-		token, xid = max(token, r.token), max(xid, r.xid)
-	}
-	for _, m := range p.marks {
-		xid = max(xid, m.xid)
-	}
-	p.last = token + p.r.Int64N(p.last-token+1)
-	p.next = max(xid, p.next-int64(p.r.IntN(3)), p.trimNext, p.trimmed)
 }
 
 func (p *simPostgres) snapshot() (s snapshot) {
@@ -321,16 +307,13 @@ func (p *simPostgres) claimIn(tx *simTx, owner int, q Proposal, at time.Time) (a
 		}
 	}
 	p.keysStand(tx, q, &a, rooms, taken[a.Unanswered:])
+	p.debit(tx, q, &a, taken[a.Unanswered:])
 	for _, r := range taken[a.Unanswered:] {
 		for n, e := range q.Entries {
 			if e.Workspace == r.workspace {
 				a.Standings[n].Held++
 			}
 		}
-	}
-	if p.epoch == (Epoch{}) && len(taken) > 0 {
-		p.epochs++
-		tx.epoch = Epoch{p.epochs}
 	}
 	return a, taken
 }
@@ -360,7 +343,11 @@ func (p *simPostgres) grant(entries []Entry, same bool, a *Answer) {
 			held, lowest := p.holders(e.Workspace, floor)
 			st.Held, st.Counted, st.Bound, st.Receipt = held, held, false, Receipt{Floor: lowest, Held: held, To: p.last}
 		}
-		st.Granted = max(min(e.Items, slots-st.Held-used[e.Workspace]), 0)
+		free := slots - st.Held - used[e.Workspace]
+		if allows, rated := p.allows(e.Workspace, a.At); rated && p.Lies != "a workspace's rate is not read" {
+			free = min(free, int(allows)-used[e.Workspace])
+		}
+		st.Granted = max(min(e.Items, free), 0)
 		if p.Lies == "a workspace's limit is not read" {
 			st.Granted = e.Items
 		}
@@ -369,6 +356,7 @@ func (p *simPostgres) grant(entries []Entry, same bool, a *Answer) {
 }
 
 func (p *simPostgres) take(tx *simTx, owner int, r *simRow) *simRow {
+	p.beginEpoch(tx)
 	next := p.change(tx, r)
 	p.last++
 	next.status, next.token, next.owner, next.lease = rowClaimed, p.last, owner, p.now.Add(simLease)

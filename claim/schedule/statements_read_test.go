@@ -50,27 +50,17 @@ func decodeSnapshot(text string) (s snapshot) {
 // Look is the statement look. Gap means that everything must be loaded; all, that all limits may have changed.
 func (s *Simulated) Look(seen string, epoch *string) (h SimulatedHead, gap, all bool, changes []Change) {
 	news := s.look(decodeSnapshot(seen))
-	gap = news.gap || epoch == nil || *epoch != postgresOr(s.EpochID())
+	gap = news.gap || epoch == nil || *epoch != uuid.UUID(s.epoch).String()
 	for n := range news.changes {
 		news.changes[n].Number = int64(news.changes[n].Workspace[0])
 	}
 	return s.head(), gap, news.all, news.changes
 }
 
-func postgresOr(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
-}
-
 // EpochID is the statement epoch.
-func (s *Simulated) EpochID() *string {
-	if s.epoch == (Epoch{}) {
-		return nil
-	}
-	text := uuid.UUID(s.epoch).String()
-	return &text
+func (s *Simulated) EpochID(tx *SimulatedTx) string {
+	s.beginEpoch(tx)
+	return uuid.UUID(latestEpoch(s.epoch, tx.epoch)).String()
 }
 
 // Load is the statement load: the key queues after another, in their order.
@@ -265,9 +255,6 @@ func (s *Simulated) SetAlive(alive func(int) bool) { s.alive = alive }
 
 // Workspaces is how many there are.
 func (s *Simulated) Workspaces() int { return len(s.limits) - 1 }
-
-// Unsafe counts the commits that a crash may lose.
-func (s *Simulated) Unsafe() int { return len(s.done) }
 
 // Payloads are the notifications of a transaction if the gate is shut: see the triggers in sql/schema/item.sql.
 func (s *Simulated) Payloads(tx *SimulatedTx) (all []string) {

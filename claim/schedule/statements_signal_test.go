@@ -90,10 +90,7 @@ type TakenSignals struct {
 // TakeSignals is the statement signal_take.
 func (s *Simulated) TakeSignals(tx *SimulatedTx, settled []SettledSignal, started []int64, most int) (t TakenSignals) {
 	next := s.signals.clone()
-	if s.epoch == (Epoch{}) {
-		s.epochs++
-		tx.epoch = Epoch{s.epochs}
-	}
+	s.beginEpoch(tx)
 	if now := latestEpoch(tx.epoch, s.epoch); next.epoch != now {
 		next.epoch, next.doubtfulTo = now, int64(len(next.all))
 	}
@@ -200,7 +197,7 @@ func (s *Simulated) OpenSignals() (open int) {
 // Signals says what is wrong with signals that are settled, or nothing. received are those that have arrived.
 func (s *Simulated) Signals(received func(id int64) bool) string {
 	for _, one := range s.signals.all {
-		if one.State != signalOpen && received(one.ID) != (one.State == signalDelivered) {
+		if one.State != signalOpen && received(one.ID) != (one.State == signalDelivered) && !s.forgotten[one.Item] {
 			return fmt.Sprintf("signal %d of item %d is %s, received %t", one.ID, one.Item, one.State, received(one.ID))
 		}
 	}

@@ -31,7 +31,8 @@ type SimulatedTx = simTx
 // NewSimulated returns tables with these limits and burst limits of workspaces, and no items.
 func NewSimulated(r *rand.Rand, limits, bursts []int) *Simulated {
 	s := &Simulated{ended: map[int64]bool{}, Refuses: map[int64]bool{}, simPostgres: simPostgres{r: r,
-		parked: map[int64]time.Time{},
+		parked: map[int64]time.Time{}, forgotten: map[int64]bool{}, rates: map[WorkspaceID]float64{},
+		buckets: map[WorkspaceID]simBucket{}, paces: map[WorkspaceID]*simPace{},
 		limits: append([]int{0}, limits...), bursts: append([]int{0}, bursts...)}} // no workspace has the number 0
 	s.insert(s.Begin(true), WorkspaceID{}, "", 0, time.Time{}) // IDs begin at 1
 	s.Close(s.open[0], false)
@@ -48,7 +49,8 @@ func (s *Simulated) Begin(sync bool) *SimulatedTx { return s.begin(sync) }
 func (s *Simulated) Close(tx *SimulatedTx, commits bool) {
 	for _, next := range tx.rows {
 		row := s.rows[next.id]
-		if commits && row.status == rowDispatched && next.status == rowEnded && !s.ended[row.id] {
+		if commits && row.status == rowDispatched && next.status == rowEnded && !s.ended[row.id] &&
+			!s.forgotten[row.id] {
 			s.broken = fmt.Sprintf("item %d is ended while its workflow runs", row.id)
 		}
 	}
@@ -69,12 +71,15 @@ func (s *Simulated) Locked(items []int64) bool {
 // Broken says what is wrong, or nothing.
 func (s *Simulated) Broken() string { return s.broken }
 
-// Crash loses the last asynchronous commits and all open transactions. It returns how many commits were not on disk.
-func (s *Simulated) Crash() int {
-	unsafe := len(s.done)
-	s.crash()
-	return unsafe
+// Crash loses the last asynchronous commits and all open transactions. A failover also loses commits that were on disk.
+func (s *Simulated) Crash(failover bool) {
+	s.crash(failover)
 }
+
+// ForgottenItems counts the items that a failover has changed, and Forgotten reports whether an item is one.
+func (s *Simulated) ForgottenItems() int { return len(s.forgotten) }
+
+func (s *Simulated) Forgotten(id int64) bool { return s.forgotten[id] }
 
 // Insert adds an item. It returns its ID.
 func (s *Simulated) Insert(tx *SimulatedTx, workspace int, key string, priority int, due time.Time) int64 {
@@ -129,10 +134,11 @@ func (s *Simulated) Park(id int64) (isNew bool) {
 // Single is the statement claim_single. Nil means that it declines the proposal.
 func (s *Simulated) Single(tx *SimulatedTx, owner int, watches bool, p Proposal) SimulatedClaim {
 	expired := func(r *simRow) bool { return r.status == rowClaimed && !r.lease.After(s.now) }
-	if slices.ContainsFunc(s.rows, expired) || s.epoch == (Epoch{}) || s.epoch != p.Epoch {
+	_, rated := s.rates[p.Entries[0].Workspace]
+	if rated || slices.ContainsFunc(s.rows, expired) || s.epoch == (Epoch{}) || s.epoch != p.Epoch {
 		s.claiming = tx
 		answer := Answer{At: s.now, Epoch: s.epoch, Last: s.last, Room: simW, Standings: make([]Standing, 1)}
-		return SimulatedClaim{Standing: standingOf(p, answer, nil, true)}
+		return SimulatedClaim{Standing: s.standingOf(p, answer, nil, true)}
 	}
 	return s.Claim(tx, owner, watches, p)
 }
@@ -158,12 +164,12 @@ func (s *Simulated) Claim(tx *SimulatedTx, owner int, watches bool, p Proposal) 
 		}
 		c.Items = append(c.Items, i)
 	}
-	c.Standing = standingOf(p, answer, taken[answer.Unanswered:], false)
+	c.Standing = s.standingOf(p, answer, taken[answer.Unanswered:], false)
 	return c
 }
 
 // standingOf is the inverse of the function schedule in package claim.
-func standingOf(p Proposal, a Answer, given []*simRow, declined bool) string {
+func (s *Simulated) standingOf(p Proposal, a Answer, given []*simRow, declined bool) string {
 	key := func(k KeyStanding, taken int) map[string]any {
 		is := map[string]any{}
 		if k.Room != NoLimit {
@@ -181,6 +187,9 @@ func standingOf(p Proposal, a Answer, given []*simRow, declined bool) string {
 			"wake_number": int64(e.Workspace[0])}
 		if !st.Bound && !declined {
 			is["holders"], is["lowest_token"] = st.Counted, st.Receipt.Floor
+		}
+		if allows, rated := s.allows(e.Workspace, a.At); rated && !declined {
+			is["rate"], is["allows"] = s.rates[e.Workspace], allows
 		}
 		own, all := 0, 0
 		for _, row := range given {

@@ -79,6 +79,9 @@ declare
     c record;
 begin
     c := pgdispatch.claim_pick(owner, own_namespace, p);
+    if c.epoch is null and cardinality(c.heads) > 0 then
+        {{ template "begin_epoch" }};
+    end if;
     return query
     with taken as (
         update pgdispatch.workflow_execution_queue q
@@ -91,8 +94,7 @@ begin
                or p.unanswered > 0 and q.stage = 'DOUBT')
         returning q.*
     ), item as materialized (
-        select q.*, v.id as version_id, v.revision, d.input, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
-               d.workflow_id_policy,
+        select q.*, v.id as version_id, v.revision, d.input, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts, d.workflow_id_policy,
                case when num_nonnulls(d.start_options, q.start_options) > 0 then
                    (coalesce(d.start_options, '{}') || coalesce(q.start_options, '{}'))::text
                end as options,
@@ -119,8 +121,7 @@ begin
             (id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, namespace, kind, watcher,
              first_sent_at, workflow_id)
         select i.execution_id, i.id, i.workspace_id, i.workflow_definition_id, i.version_id, i.namespace, i.kind, watcher,
-               i.first_sent_at, i.workflow_id
-        from item i where i.workflow_type is not null and (i.version_id is not null or i.input <> 'envelope')
+               i.first_sent_at, i.workflow_id from item i where i.workflow_type is not null and (i.version_id is not null or i.input <> 'envelope')
         on conflict (id) do update set
             workflow_definition_version_id = excluded.workflow_definition_version_id, namespace = excluded.namespace, watcher = excluded.watcher,
             first_sent_at = excluded.first_sent_at
@@ -135,9 +136,6 @@ begin
            coalesce(i.workflow_id, ''), case when i.workflow_id is not null then coalesce(i.workflow_id_policy, '') else '' end, null::json
     from item i;
     perform pgdispatch.claim_debits(p.entries, c.entries, c.last_token, c.at_time) where c.rated;
-    if c.epoch is null and cardinality(c.heads) > 0 then
-        {{ template "begin_epoch" }};
-    end if;
     c.heads := null;
     c.took := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000; -- microseconds, without commit
     return query select 0::bigint, 0::bigint, '', '', '', '', '', '', '', '', '', interval '0', '', null, '', 0, 0, 0, false,

@@ -171,8 +171,13 @@ select a.xid::text, a.workspace_id, a.priority, coalesce(a.limit_key, '') as lim
 from pgdispatch.arrivals($1::text::pg_snapshot, $2::text::pg_snapshot, $3::integer) a
 left join lateral (select w.wake_number from pgdispatch.workspaces w where w.id = a.workspace_id offset 0) w on true
 
+{{- /* Begins an epoch if there is none. A failover may have forgotten the last claims, and the sequence that numbered them,
+while their owners still run: their tokens are not drawn again, or an old owner could settle the claim of another. The
+distance is random, because a failover may forget that an epoch began, too. */ -}}
 {{ define "begin_epoch" -}}
-insert into pgdispatch.epoch (items_to) select coalesce(max(id), 0) from pgdispatch.workflow_execution_queue on conflict do nothing
+insert into pgdispatch.epoch (items_to) select (select coalesce(max(q.id), 0) from pgdispatch.workflow_execution_queue q)
+    from setval('pgdispatch.lease_tokens', nextval('pgdispatch.lease_tokens') + 1000000 + (random() * 1000000)::bigint)
+    where not exists (select from pgdispatch.epoch) on conflict do nothing
 {{- end }}
 
 -- name: epoch

@@ -109,7 +109,7 @@ grant insert, update, delete on pgdispatch.limit_starts to pgdispatch_dispatcher
 grant update on pgdispatch.claim_lock, pgdispatch.close_sweep, pgdispatch.mark_trim to pgdispatch_dispatcher;
 grant insert, delete on pgdispatch.marks to pgdispatch_dispatcher;
 grant insert, update, delete on pgdispatch.parked_items to pgdispatch_dispatcher;
-grant usage on pgdispatch.lease_tokens to pgdispatch_dispatcher;
+grant usage, update on pgdispatch.lease_tokens to pgdispatch_dispatcher;
 grant select, update on pgdispatch.gate to pgdispatch_dispatcher;
 -- what replicas share
 grant insert, update, delete on pgdispatch.replicas, pgdispatch.activity, pgdispatch.workspace_activity,
