@@ -123,7 +123,8 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 	single := head == nil && s.memory.isSingle(wanted, p)
 	settled, declined, err := s.sendOne(ctx, single, started, wanted, p, head, batch)
 	if declined && err == nil && s.memory.seen != "" {
-		wanted.Quiet = true // it has just looked
+		wanted.Quiet = true                                   // it has just looked
+		p = s.memory.schedule.Propose(s.memory.now(), p.Want) // with what it found
 		if _, _, err = s.sendOne(ctx, false, nil, wanted, p, nil, batch); len(started) > 0 {
 			err = nil // the settle is committed; the next claim meets the same error
 		}

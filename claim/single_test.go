@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 func TestTheStatementOfALineIsSentOnlyForWhatItServes(t *testing.T) {
@@ -60,6 +61,27 @@ func TestAClaimThatIsDeclinedIsMadeByTheProcedure(t *testing.T) {
 	b.Execute("update pgdispatch.workspaces set max_starts_per_second = null")
 	require.Equal(t, procedure, claims(), "its next claim finds no rate")
 	require.Equal(t, single, claims())
+}
+
+func TestADeclinedClaimIsProposedAnewWithWhatItsLookFound(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.claimed(b.Store, 1)
+	b.Insert(b.Shop.Shop, 3)
+	_, err := b.Claim(t.Context(), 1)
+	require.NoError(t, err)
+	first := sqltest.Scalar[int64](b.Shop, `insert into pgdispatch.workflow_execution_queue
+			(workspace_id, workflow_definition_id, run_at)
+		select w.id, d.id, now() - interval '1 hour'
+		from pgdispatch.workspaces w join pgdispatch.workflow_definitions d on d.workspace_id = w.id returning id`)
+	b.Execute("update pgdispatch.workspaces set max_starts_per_second = 1000")
+	batch, _, err := b.SettleAndClaim(t.Context(), nil, Wanted{AtMost: 1})
+	require.NoError(t, err)
+	require.Equal(t, 1, batch.Statements.Declined)
+	require.Equal(t, first, batch.Items[0].ID)
+	batch, _, err = b.SettleAndClaim(t.Context(), nil, Wanted{AtMost: 9, Quiet: true})
+	require.NoError(t, err)
+	require.Len(t, batch.Items, 2)
 }
 
 func TestASettleIsKeptIfTheClaimWithItIsDeclined(t *testing.T) {

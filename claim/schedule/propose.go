@@ -10,7 +10,7 @@ import (
 func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 	s.ripen(now)
 	s.heldAll(now)
-	p := Proposal{AtMost: want.Free, Leased: s.leased, Epoch: s.epoch}
+	p := Proposal{Want: want, AtMost: want.Free, Leased: s.leased, Epoch: s.epoch}
 	if p.Leased.Held > 0 && (s.capped || !now.Before(s.countedAt.Add(countAgain))) {
 		p.Leased = p.Leased.Recount()
 	}

@@ -50,6 +50,8 @@ type Entry struct {
 
 // Proposal is what a claim is asked to take, in order.
 type Proposal struct {
+	// Want is what it was made for.
+	Want    Want
 	AtMost  int
 	Entries []Entry
 	// Unanswered is how many unanswered starts to repeat; they come first. Alone means that the start to repeat may

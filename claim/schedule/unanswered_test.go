@@ -56,7 +56,7 @@ func TestASuspectIsTakenAlone(t *testing.T) {
 	require.True(t, d.s.Propose(d.now, Want{Free: 3, Holding: 1}).Empty(), "a crash would lose the other leases too")
 	require.True(t, d.s.Capped())
 	p := d.s.Propose(d.now, Want{Free: 3})
-	require.Equal(t, Proposal{AtMost: 1, Unanswered: 1, Alone: true, Epoch: p.Epoch}, p)
+	require.Equal(t, Proposal{Want: p.Want, AtMost: 1, Unanswered: 1, Alone: true, Epoch: p.Epoch}, p)
 	d.repeats(p, 1)
 	require.True(t, d.s.Propose(d.now, Want{Free: 3, Holding: 1}).Empty(), "the replica holds the item")
 	require.True(t, d.s.Capped())

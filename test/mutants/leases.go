@@ -25,7 +25,7 @@ var leases = []mutant{
 		[]edit{{claimFile, "lease_token = nextval('pgdispatch.lease_tokens')",
 			"lease_token = case when q.outcome_unknown then q.lease_token else nextval('pgdispatch.lease_tokens') end"}},
 		"./sql", "TestARepeatedStartHasATokenOfItsOwn"},
-	{"new tokens in each epoch", "a token that a failover has forgotten is drawn again while its owner still runs",
+	{"new tokens in each epoch", "a token that a failover has forgotten is drawn again while its owner runs",
 		[]edit{{"sql part begin_epoch", "nextval('pgdispatch.lease_tokens') + 1000000", "nextval('pgdispatch.lease_tokens')"}},
 		"./sql", "TestNoTokenOfAnEarlierEpochIsDrawnAgain"},
 	{"expiry in dispatched", "an expired lease settles until a sweeper runs",
