@@ -145,7 +145,7 @@ func (w *twins) settles() string {
 	}
 	ids, tokens := []int64{row.id}, []int64{row.token}
 	settle := func(verb string, unanswered bool, args ...any) {
-		w.both(func(tx *simTx) { w.Settle(tx, row.owner, verb, row.id, row.token, 0, unanswered, 0) }, sql.Text(verb),
+		w.both(func(tx *simTx) { w.Settle(tx, row.owner, verb, row.id, row.token, 0, unanswered, 0, "run") }, sql.Text(verb),
 			append([]any{ids, tokens}, args...)...)
 	}
 	switch w.r.IntN(5) {

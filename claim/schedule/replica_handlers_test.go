@@ -183,16 +183,17 @@ func settles(verb string) handler {
 		var settled []int64
 		for n, id := range ids {
 			var delay time.Duration
-			unanswered, watcher := false, 0
+			unanswered, watcher, run := false, 0, ""
 			switch verb {
 			case "retry", "release":
 				delay, unanswered = args[3].([]time.Duration)[n], args[4].([]bool)[n]
 			case "dispatched":
+				run = args[2].([]string)[n]
 				if args[3].(*string) != nil {
 					watcher = of.n
 				}
 			}
-			if w.tables.Settle(tx, of.n, verb, id, tokens[n], delay, unanswered, watcher) {
+			if w.tables.Settle(tx, of.n, verb, id, tokens[n], delay, unanswered, watcher, run) {
 				settled = append(settled, id)
 			}
 		}
@@ -356,11 +357,18 @@ func giveUpWatches(w *world, of *replica, tx *schedule.SimulatedTx, args []any) 
 	return nil
 }
 
+func orEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
 func signalTake(w *world, of *replica, tx *schedule.SimulatedTx, args []any) (rows table) {
 	var settled []schedule.SettledSignal
 	for n, id := range args[0].([]int64) {
 		settled = append(settled, schedule.SettledSignal{ID: id, Try: args[1].([]int)[n], Outcome: args[2].([]string)[n],
-			Failed: args[3].([]*string)[n] != nil})
+			Failed: args[3].([]*string)[n] != nil, Run: orEmpty(args[4].([]*string)[n])})
 	}
 	t := w.tables.TakeSignals(tx, settled, itemsOf(args[5].([]string)), args[6].(int))
 	row := func() map[string]any {
@@ -375,7 +383,9 @@ func signalTake(w *world, of *replica, tx *schedule.SimulatedTx, args []any) (ro
 	for _, one := range t.Now {
 		r := row()
 		r["id"], r["execution_id"], r["tries"], r["request_id"] = one.ID, executionOf(one.Item), one.Try, fmt.Sprint(one.ID)
-		r["unanswered"] = one.Doubtful
+		if r["unanswered"] = one.Doubtful; one.Run != "" {
+			r["send_to"] = one.Run
+		}
 	}
 	for _, item := range t.GivenUp {
 		r := row()

@@ -23,11 +23,21 @@ type temporalModel struct {
 	wrong   string
 }
 
-// run is the workflow of an item, with the signals that it has received.
+// run is the workflow of an item: a chain of runs, of which only the last may be open, and the signals that each has
+// received.
 type run struct {
 	closed   bool
-	received []int64
+	last     int
+	received []received
 }
+
+type received struct {
+	signal int64
+	by     int
+}
+
+// runOf names a run of a workflow.
+func runOf(item int64, n int) string { return fmt.Sprintf("%d/%d", item, n) }
 
 func (w *world) namespaceOf(workspace schedule.WorkspaceID) string {
 	return []string{"a", "b"}[workspace[0]%2]
@@ -56,6 +66,12 @@ func (m *temporalModel) ends() {
 	}
 	slices.Sort(open)
 	item := open[m.world.IntN(len(open))]
+	if m.world.IntN(4) == 3 {
+		m.runs[item].last++
+		m.world.say("the workflow of %d continues as new", item)
+		m.world.count("continued")
+		return
+	}
 	m.runs[item].closed = true
 	m.world.tables.WorkflowEnded(item)
 	m.world.say("the workflow of %d ends", item)
@@ -109,7 +125,7 @@ func (s starter) Start(ctx context.Context, item claim.Item) (runID string, outc
 		}
 		return "", engine.Unanswered, err
 	}
-	return fmt.Sprint("run of ", item.ID), c.outcome, err
+	return runOf(item.ID, 0), c.outcome, err
 }
 
 func (s starter) Find(ctx context.Context, item claim.Item) (runID string, outcome engine.Outcome, err error) {
@@ -127,7 +143,7 @@ func (s starter) Find(ctx context.Context, item claim.Item) (runID string, outco
 	if err = s.of.world.send(ctx, c); err != nil {
 		return "", engine.Unanswered, err
 	}
-	return fmt.Sprint("run of ", item.ID), c.outcome, nil
+	return runOf(item.ID, 0), c.outcome, nil
 }
 
 func (starter) Remedy(error, string) string { return "" }
@@ -153,34 +169,66 @@ func (s starter) Signal(ctx context.Context, signal temporal.Signal) (continues 
 	if err != nil {
 		return "", err
 	}
-	err = w.send(ctx, &call{of: s.of, name: "signal", about: id, run: func() (error, bool) {
-		run := m.runs[item]
-		switch {
-		case m.away:
+	err = w.send(ctx, &call{of: s.of, name: "signal", about: id, run: func() (err error, lost bool) {
+		if m.away {
 			return fmt.Errorf("%w: no connection", temporal.ErrAway), false
-		case run != nil && slices.Contains(run.received, id): // repeated
-		case run == nil || run.closed:
-			return temporal.ErrEnded, false
-		default:
-			if len(run.received) > 0 && run.received[len(run.received)-1] > id {
-				m.wrong = fmt.Sprintf("the workflow of %d receives signal %d after %v", item, id, run.received)
-			}
-			run.received = append(run.received, id)
 		}
-		w.count("signals")
-		w.say("%s signals %d to %d", s.of.name, id, item)
+		if continues, err = m.signal(item, id, signal); err != nil {
+			return err, false
+		}
+		if w.count("signals"); continues != "" {
+			w.count("signals to other runs")
+		}
+		w.say("%s signals %d to %d in %q, which continues in %q", s.of.name, id, item, signal.To, continues)
 		return nil, w.rare(8)
 	}})
 	if errors.Is(err, errCut) || ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", temporal.ErrAway, err)
 	}
-	return "", err
+	if err != nil {
+		return "", err
+	}
+	return continues, nil
+}
+
+// signal does what temporal.Client does with the runs of a workflow.
+func (m *temporalModel) signal(item, id int64, signal temporal.Signal) (continues string, err error) {
+	run := m.runs[item]
+	if run == nil {
+		return "", temporal.ErrEnded
+	}
+	if signal.To == "" {
+		return runOf(item, 0), nil
+	}
+	to := -1
+	for n := range run.last + 1 {
+		if runOf(item, n) == signal.To {
+			to = n
+		}
+	}
+	switch {
+	case slices.Contains(run.received, received{id, to}): // repeated
+		return "", nil
+	case to < run.last && signal.Unanswered:
+		return runOf(item, to+1), nil
+	case to < run.last && !run.closed:
+		return runOf(item, run.last), nil
+	case to < run.last, run.closed:
+		return "", temporal.ErrEnded
+	}
+	for _, r := range run.received {
+		if r.signal >= id {
+			m.wrong = fmt.Sprintf("the workflow of %d receives signal %d after %v", item, id, run.received)
+		}
+	}
+	run.received = append(run.received, received{id, to})
+	return "", nil
 }
 
 // received reports whether a workflow has received a signal.
 func (m *temporalModel) received(signal int64) bool {
 	for _, run := range m.runs {
-		if slices.Contains(run.received, signal) {
+		if slices.ContainsFunc(run.received, func(r received) bool { return r.signal == signal }) {
 			return true
 		}
 	}

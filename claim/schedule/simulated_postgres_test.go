@@ -33,6 +33,7 @@ type simRow struct {
 	// its workflow, and over means that its end was reported before its start was settled.
 	attempts, failures, watcher int
 	over                        bool
+	run                         string
 }
 
 // waits puts an item back.

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -24,7 +25,8 @@ type SimulatedSignal struct {
 	State    string
 	Try      int
 	Next     time.Time
-	Doubtful bool // in the answer to a take
+	Run      string // to send it to; empty if that may be any
+	Doubtful bool   // in the answer to a take
 }
 
 // signalTable are the signals and the turn to take them.
@@ -76,6 +78,7 @@ type SettledSignal struct {
 	ID      int64
 	Try     int
 	Outcome string
+	Run     string // to send it to from now on; empty means no other
 	Failed  bool
 }
 
@@ -107,7 +110,7 @@ func (s *Simulated) TakeSignals(tx *SimulatedTx, settled []SettledSignal, starte
 		if signal.State != signalOpen || signal.Try != one.Try && one.Outcome != signalDelivered {
 			continue
 		}
-		signal.State, signal.Next = one.Outcome, s.now
+		signal.State, signal.Next, signal.Run = one.Outcome, s.now, cmp.Or(one.Run, signal.Run)
 		if one.Failed {
 			signal.Next = s.now.Add(time.Second)
 		}
@@ -169,6 +172,9 @@ func (s *Simulated) takeDue(tx *simTx, next *signalTable, first func(int64) *Sim
 			one.Next = never
 		case row.status == rowDispatched, one.Try > 0, doubtful && started:
 			one.Try++
+			if one.Run = cmp.Or(one.Run, next.lastRun(one)); !doubtful {
+				one.Run = cmp.Or(one.Run, row.run)
+			}
 			one.Next, tx.sync = s.now.Add(15*time.Second), true
 			taken := *one
 			taken.Doubtful = doubtful
@@ -182,6 +188,16 @@ func (s *Simulated) takeDue(tx *simTx, next *signalTable, first func(int64) *Sim
 			t.GivenUp = append(t.GivenUp, one.Item)
 		}
 	}
+}
+
+// lastRun is the run of the signal before one.
+func (t *signalTable) lastRun(one *SimulatedSignal) (run string) {
+	for n := range t.all[:one.ID-1] {
+		if o := &t.all[n]; o.Item == one.Item {
+			run = o.Run
+		}
+	}
+	return run
 }
 
 // OpenSignals counts the signals that are not settled.

@@ -235,7 +235,7 @@ func (s *Simulated) held(owner int, id, token int64) *simRow {
 
 // Settle is one of the statements dispatched, retry, release and fail. It returns whether it ended the claim.
 func (s *Simulated) Settle(tx *SimulatedTx, owner int, verb string, id, token int64, delay time.Duration,
-	unanswered bool, watcher int) bool {
+	unanswered bool, watcher int, run string) bool {
 	row := s.held(owner, id, token)
 	if row == nil {
 		return false
@@ -245,7 +245,7 @@ func (s *Simulated) Settle(tx *SimulatedTx, owner int, verb string, id, token in
 	mark := Change{Workspace: row.workspace, Again: true, Priority: row.priority, Key: row.key, Keys: row.keys()}
 	switch verb {
 	case "dispatched":
-		next.status, next.watcher, next.unknown, next.lost = rowDispatched, watcher, false, 0
+		next.status, next.watcher, next.unknown, next.lost, next.run = rowDispatched, watcher, false, 0, run
 		if next.over {
 			next.status = rowEnded
 			tx.mark(Change{Workspace: row.workspace, Items: 1, Keys: row.keys()})
