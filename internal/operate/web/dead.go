@@ -38,8 +38,10 @@ type deadData struct {
 func (deadData) Looked() int { return operate.FailuresLooked }
 
 func (s *Site) dead(r *http.Request) (string, any, error) {
-	groups, err := s.Read.DeadGroups(r.Context(), groupsShown)
-	return "dead", deadData{Groups: groups, Bar: letterBar()}, err
+	return "dead", later(func() (any, error) {
+		groups, err := s.Read.DeadGroups(r.Context(), groupsShown)
+		return deadData{Groups: groups, Bar: letterBar()}, err
+	}), nil
 }
 
 // letterFilter selects dead letters, either by kind or by all other filters.
@@ -130,16 +132,23 @@ func (v visit) letters(r *http.Request, bar filterBar) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
+	if _, err = readLetterFilter(r.URL.Query()); err != nil {
+		return "", nil, err
+	}
+	return "letters", later(func() (any, error) { return v.lettersData(r, bar, after) }), nil
+}
+
+func (v visit) lettersData(r *http.Request, bar filterBar, after *operate.DeadKey) (any, error) {
 	f, err := v.findLetters(r, nil, after, lettersLooked, pageSize+1)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	ids := f.ids
 	d := lettersData{letterFilter: f.letterFilter, Acting: v.acts.any(), Bar: bar, First: after == nil,
 		Back: strings.TrimPrefix(r.URL.RequestURI(), Prefix)}
 	letters, err := v.Read.Items(r.Context(), ids[:min(len(ids), pageSize)], nil, false)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	if shown := len(letters); len(ids) > pageSize && shown > 0 && letters[shown-1].FinishedAt != nil {
 		d.Next = with(r.URL, "after",
@@ -150,7 +159,7 @@ func (v visit) letters(r *http.Request, bar filterBar) (string, any, error) {
 	if d.Rows, err = v.listed(r.Context(), letters); len(d.Rows) == 0 && err == nil {
 		d.Meant, err = v.meant(r)
 	}
-	return "letters", d, err
+	return d, err
 }
 
 // formatDeadKey encodes the end of a page of dead letters for a URL.

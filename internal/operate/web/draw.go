@@ -31,7 +31,7 @@ var functions = template.FuncMap{
 	"changes": view.Changes, "charts": chartsOf, "plot": plot, "partClass": partClass, "minute": minuteElement,
 	"join": func(words []string) string { return strings.Join(words, " ") }, "remedy": remedy,
 	"topPages": func() []topPage { return topPages }, "bandClass": bandClass, "ago": ago, "initial": initial,
-	"bar": bar, "anyError": anyError, "short": short,
+	"static": func(file string) string { return staticPath + file }, "bar": bar, "anyError": anyError, "short": short,
 }
 
 func whole(n any) int64 {

@@ -176,7 +176,7 @@ type browser struct {
 
 func newBrowser(t *testing.T) *browser {
 	return &browser{t, &fakeReader{rows: 1, letters: []int64{8}}, &fakeChanger{},
-		http.Header{"Sec-Fetch-Site": {"same-origin"}}}
+		http.Header{"Sec-Fetch-Site": {"same-origin"}, "Accept": {"text/html"}}}
 }
 
 // as returns a user with this name and the admin token.

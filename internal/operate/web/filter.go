@@ -80,6 +80,9 @@ func (b filterBar) filtered(list func(*http.Request, filterBar) (string, any, er
 		}
 		b.Query, b.Tokens = inForce.Encode(), b.tokens(inForce)
 		name, data, err := list(r, b)
+		if read, is := data.(later); is && err == nil && b.Wrong != "" {
+			data, err = read()
+		}
 		if err == nil && b.Wrong != "" {
 			err = shown{http.StatusUnprocessableEntity, name, data}
 		}

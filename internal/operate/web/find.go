@@ -37,3 +37,24 @@ func orMoved(err error, page string) error {
 	}
 	return moved(Prefix + page)
 }
+
+// meant is a name, and the address of the list with it.
+type meant struct{ Name, To string }
+
+// meant returns the names that a list's filter may have meant by those that nothing has.
+func (s *Site) meant(r *http.Request) (all []meant, err error) {
+	for _, of := range []operate.Named{operate.NamedWorkspace, operate.NamedDefinition, operate.NamedKey} {
+		name := r.URL.Query().Get(string(of))
+		if name == "" || operate.IsUUID(name) {
+			continue
+		}
+		names, err := s.Read.Names(r.Context(), of, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, likely := range append(names.Same, names.Near...) {
+			all = append(all, meant{likely, with(r.URL, string(of), likely)})
+		}
+	}
+	return all, nil
+}

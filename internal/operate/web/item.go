@@ -57,8 +57,7 @@ func (v visit) item(r *http.Request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	d, err := v.itemData(r, item)
-	return "item", d, err
+	return "item", later(func() (any, error) { return v.itemData(r, item) }), nil
 }
 
 func (v visit) itemData(r *http.Request, item operate.Item) (itemData, error) {

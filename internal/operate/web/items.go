@@ -43,9 +43,6 @@ type itemsData struct {
 // Verbs are the actions on selected items.
 func (itemsData) Verbs() []bulkVerb { return []bulkVerb{retry, replay, cancel} }
 
-// meant is a name, and the address of the list with it.
-type meant struct{ Name, To string }
-
 // narrow holds the filters that all lists of items share, as typed.
 type narrow struct{ Workspace, Definition, Error, Since, Until string }
 
@@ -127,16 +124,20 @@ func (v visit) items(r *http.Request, bar filterBar) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
+	return "items", later(func() (any, error) { return v.itemsData(r, d, filter, workspaces) }), nil
+}
+
+func (v visit) itemsData(r *http.Request, d itemsData, filter operate.ItemFilter, workspaces []string) (any, error) {
 	d.Filtered = d.Status != "" || d.narrow != narrow{} || d.more != more{}
 	counts, err := v.counts(r.Context(), d, workspaces)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	d.Tabs = d.tabs(r, counts)
 	if workspaces == nil || len(workspaces) > 0 { // some match the name
 		d.Page, err = v.Read.ListItems(r.Context(), filter, d.Status, workspaces, d.Definition, pageSize)
 		if err != nil {
-			return "", nil, err
+			return nil, err
 		}
 	}
 	if d.Page.Next != 0 {
@@ -146,25 +147,7 @@ func (v visit) items(r *http.Request, bar filterBar) (string, any, error) {
 	if d.Rows, err = v.listed(r.Context(), d.Page.Items); len(d.Rows) == 0 && err == nil {
 		d.Meant, err = v.meant(r)
 	}
-	return "items", d, err
-}
-
-// meant returns the names that a list's filter may have meant by those that nothing has.
-func (s *Site) meant(r *http.Request) (all []meant, err error) {
-	for _, of := range []operate.Named{operate.NamedWorkspace, operate.NamedDefinition, operate.NamedKey} {
-		name := r.URL.Query().Get(string(of))
-		if name == "" || operate.IsUUID(name) {
-			continue
-		}
-		names, err := s.Read.Names(r.Context(), of, name)
-		if err != nil {
-			return nil, err
-		}
-		for _, likely := range append(names.Same, names.Near...) {
-			all = append(all, meant{likely, with(r.URL, string(of), likely)})
-		}
-	}
-	return all, nil
+	return d, err
 }
 
 // itemFilter reads the filter from the URL. A nil list of workspaces means no filter. An empty list means that none has

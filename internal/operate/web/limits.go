@@ -49,8 +49,8 @@ func (l limitRow) Hour() []view.Plot {
 }
 
 func (v visit) limits(r *http.Request) (string, any, error) {
-	d, err := v.limitsData(r)
-	return "limits", d, err
+	d, filter, err := v.limitsFound(r)
+	return "limits", later(func() (any, error) { return v.readLimits(r, d, filter) }), err
 }
 
 // limitsJSON answers with the limits as JSON, in pages of the parameter after.
@@ -64,24 +64,35 @@ func (v visit) limitsJSON(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(d) // the client is gone
 }
 
-func (v visit) limitsData(r *http.Request) (d limitsData, err error) {
+func (v visit) limitsData(r *http.Request) (limitsData, error) {
+	d, filter, err := v.limitsFound(r)
+	if err != nil {
+		return d, err
+	}
+	return v.readLimits(r, d, filter)
+}
+
+// limitsFound returns the page of limits without them, and which these are.
+func (v visit) limitsFound(r *http.Request) (d limitsData, filter operate.KeyLimitFilter, err error) {
 	query := r.URL.Query()
 	d = limitsData{Key: query.Get("key"), Workspace: query.Get("workspace"), Acting: v.acts.any(), ActsAll: v.acts.all,
 		Limits: []limitRow{}, Unlimited: []operate.LimitKey{}, Typed: map[string]string{}}
 	if err := errors.Join(checkText("key", d.Key), checkText("workspace", d.Workspace)); err != nil {
-		return d, err
+		return d, filter, err
 	}
-	filter := operate.KeyLimitFilter{Key: d.Key}
+	filter.Key = d.Key
 	if after := query.Get("after"); after != "" {
 		if filter.After, err = strconv.ParseInt(after, 10, 64); err != nil {
-			return d, bad("after must be the ID of a limit.")
+			return d, filter, bad("after must be the ID of a limit.")
 		}
 	}
 	if d.Workspace != "" {
-		if filter.WorkspaceID, err = v.workspaceNamed(r, d.Workspace); err != nil {
-			return d, err
-		}
+		filter.WorkspaceID, err = v.workspaceNamed(r, d.Workspace)
 	}
+	return d, filter, err
+}
+
+func (v visit) readLimits(r *http.Request, d limitsData, filter operate.KeyLimitFilter) (_ limitsData, err error) {
 	var limits []operate.KeyLimit
 	if limits, d.After, err = v.Read.Limits(r.Context(), filter, pageSize); err != nil {
 		return d, err

@@ -67,11 +67,19 @@ func countWords(confined bool, n int64) string {
 }
 
 func (s *Site) overview(r *http.Request) (string, any, error) {
-	seen, err := s.glance(r.Context())
-	if err == nil {
-		seen, err = s.withPeriod(r, seen)
+	p, err := periodOf(r)
+	return "overview", later(func() (any, error) { return s.glanceOf(r.Context(), p) }), err
+}
+
+// glanceOf is glance with what the plots of a period need.
+func (s *Site) glanceOf(ctx context.Context, p period) (glance, error) {
+	seen, err := s.glance(ctx)
+	if seen.Whole, seen.Charted, seen.Period = seen.Overview, seen.Overview, p; err != nil || p == periods[0] {
+		return seen, err
 	}
-	return "overview", seen, err
+	minutes, err := s.minutes(ctx, p)
+	seen.Whole.Minutes, seen.Charted.Minutes = minutes, operate.Condense(minutes, p.bar)
+	return seen, err
 }
 
 // glance reads the overview, or returns a read no older than liveAge. Concurrent callers share one read, which goes on
@@ -171,9 +179,10 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request) {
 
 // send sends the parts that have changed since they were last sent.
 func (s *Site) send(w http.ResponseWriter, r *http.Request, sent map[string]string) error {
-	seen, err := s.glance(r.Context())
+	p, err := periodOf(r)
+	var seen glance
 	if err == nil {
-		seen, err = s.withPeriod(r, seen)
+		seen, err = s.glanceOf(r.Context(), p)
 	}
 	if err != nil {
 		_, err = fmt.Fprint(w, "event: problem\ndata: The database does not answer. The page shows the last known state.\n\n")
@@ -181,11 +190,11 @@ func (s *Site) send(w http.ResponseWriter, r *http.Request, sent map[string]stri
 	}
 	changed := ""
 	for _, part := range parts {
-		var out strings.Builder
-		if err := pages["overview"].ExecuteTemplate(&out, part, seen); err != nil {
+		text, err := s.render("overview", part, seen)
+		if err != nil {
 			return err
 		}
-		if text := s.linked(out.String()); text != sent[part] {
+		if text != sent[part] {
 			sent[part] = text
 			changed += text
 		}

@@ -48,24 +48,9 @@ func periodOf(r *http.Request) (period, error) {
 	return period{}, bad("period must be 1h, 6h or 24h.")
 }
 
-// withPeriod adds what the plots of the requested period need.
-func (s *Site) withPeriod(r *http.Request, seen glance) (glance, error) {
-	seen.Whole, seen.Charted = seen.Overview, seen.Overview
-	p, err := periodOf(r)
-	if seen.Period = p; err != nil || p == periods[0] {
-		return seen, err
-	}
-	minutes, err := s.minutes(r.Context(), p)
-	seen.Whole.Minutes, seen.Charted.Minutes = minutes, operate.Condense(minutes, p.bar)
-	return seen, err
-}
-
 // withActivity adds what the plots of a workspace need.
-func (s *Site) withActivity(r *http.Request, d workspaceData) (_ workspaceData, err error) {
-	if d.Period, err = periodOf(r); err != nil {
-		return d, err
-	}
-	stretches, err := s.Read.WorkspaceActivity(r.Context(), d.ID, d.Period.span)
+func (s *Site) withActivity(ctx context.Context, d workspaceData) (workspaceData, error) {
+	stretches, err := s.Read.WorkspaceActivity(ctx, d.ID, d.Period.span)
 	n := max(d.Period.bar/operate.StretchMinutes, 1)
 	d.BarMinutes, d.Totals = n*operate.StretchMinutes, view.WorkspaceTotals(stretches)
 	if plots := view.WorkspacePlots(operate.JoinStretches(stretches, n)); plots != nil {

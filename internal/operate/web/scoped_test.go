@@ -62,7 +62,7 @@ func TestAVisitorWhoseWorkspacesDoNotExistIsToldSo(t *testing.T) {
 	require.Equal(t, []string{"Nobody"}, read.names, "others are no names in Postgres")
 	require.Equal(t, []string{"aaaaaaaa-0000-4000-8000-000000000001"}, read.ids)
 	require.Zero(t, read.lists)
-	require.Equal(t, http.StatusOK, visits(t, pages, rolesIn("Nobody"), "/ui/static/style.css").Code)
+	require.Equal(t, http.StatusOK, visits(t, pages, rolesIn("Nobody"), staticPath+"style.css").Code)
 
 	read.known = make([]operate.WorkspaceName, mostWorkspaces+1)
 	answer = visits(t, pages, rolesIn("team"), "/ui/")

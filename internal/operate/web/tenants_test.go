@@ -53,7 +53,7 @@ var walked = map[string][]string{
 	"GET /ui/limits/{id}/remove": {"/ui/limits/{limit}/remove"},
 	"GET /ui/settings":           {"/ui/settings"},
 	"GET /ui/settings/pause":     {"/ui/settings/pause"},
-	"GET /ui/static/":            {"/ui/static/style.css"},
+	"GET /ui/static/":            {staticPath + "style.css"},
 	"GET /ui/suggest": {"/ui/suggest?of=workspace&q={name}", "/ui/suggest?of=workspace&q=",
 		"/ui/suggest?of=definition&workspace={name}", "/ui/suggest?of=definition&workspace={workspace}",
 		"/ui/suggest?of=error&q=", "/ui/suggest?of=error&q={error}", "/ui/suggest?of=status&q=", "/ui/suggest?of=since&q="},

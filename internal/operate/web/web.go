@@ -106,9 +106,6 @@ func (s *Site) bounds() *Site {
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-//go:embed static
-var staticFiles embed.FS
-
 // pages holds the template of each page, with the layout, by the page's name.
 var pages = parsePages("overview", "workspaces", "workspace", "items", "item", "dead", "letters", "confirm",
 	"settings", "limits", "problem")
@@ -166,8 +163,7 @@ func (v visit) routes() routes {
 	all["GET "+Prefix+"limits.json"] = v.inTurn(v.limitsJSON)
 	all["GET "+Prefix+"suggest"] = v.inTurn(v.suggest)
 	all["GET "+Prefix+"live"] = http.HandlerFunc(v.stream)
-	all["GET "+Prefix+"static/"] = http.StripPrefix(strings.TrimSuffix(Prefix, "/"),
-		http.FileServerFS(staticFiles))
+	all["GET "+Prefix+"static/"] = http.HandlerFunc(static)
 	all[Prefix] = v.page(noSuchPage)
 	return all
 }
@@ -225,8 +221,12 @@ type visitor struct {
 	SignsOut bool
 }
 
-// handler returns a page: its template's name, which is also its title, and its data.
+// handler returns a page: its template's name, which is also its title, and its data, which may be later.
 type handler = func(*http.Request) (name string, data any, err error)
+
+// later reads the data of a page whose request is valid and whose subject exists. A browser gets the top of the page
+// before, so that it draws it and loads what the page needs in the meantime.
+type later func() (any, error)
 
 // page renders what a handler returns.
 func (s *Site) page(of handler) http.HandlerFunc {
@@ -251,21 +251,60 @@ func (s *Site) answer(w http.ResponseWriter, r *http.Request, notice, name strin
 		s.redirect(w, r, string(to))
 		return
 	}
-	code, outage := http.StatusOK, s.banner(r.Context(), name, err)
+	frame, sent := sheet{Title: name, Done: notice, visitor: s.signedIn(r)}, ""
+	if read, is := data.(later); is && err == nil {
+		if sent, err = s.begin(w, r, &frame); err == nil {
+			data, err = read()
+		}
+	}
+	code := http.StatusOK
+	if sent == "" {
+		frame.Outage = s.banner(r.Context(), name, err)
+	}
 	if err != nil {
 		page := s.explain(r, err)
 		code, name, data = page.Code, page.Name, page.Data
+		if sent == "" {
+			frame.Title = name
+		}
 	}
-	frame := sheet{name, notice, data, outage, s.signedIn(r)}
-	var out strings.Builder
-	if err := pages[name].ExecuteTemplate(&out, "layout.html", frame); err != nil {
+	frame.Data = data
+	text, err := s.render(name, "layout.html", frame)
+	if err != nil {
 		s.Log.ErrorContext(r.Context(), "Cannot render a page", "path", r.URL.Path, "error", err)
 		http.Error(w, "this page cannot be rendered", http.StatusInternalServerError)
 		return
 	}
+	if sent == "" {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.WriteHeader(code)
+	}
+	fmt.Fprint(w, strings.TrimPrefix(text, sent))
+}
+
+// begin sends the top of a page to a browser and returns it, or an error if the database does not answer. Programs get
+// none, so that their status says whether the page could be read.
+func (s *Site) begin(w http.ResponseWriter, r *http.Request, frame *sheet) (string, error) {
+	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		return "", nil
+	}
+	seen, err := s.standing(r.Context())
+	if err != nil {
+		return "", err
+	}
+	frame.Outage = view.OutageOf(seen)
+	top, err := s.render("problem", "top", frame)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(code)
-	fmt.Fprint(w, s.linked(out.String()))
+	fmt.Fprint(w, top)
+	_ = http.NewResponseController(w).Flush() // unsupported only in tests
+	return top, err
+}
+
+// render executes a template of a page.
+func (s *Site) render(name, part string, data any) (string, error) {
+	var out strings.Builder
+	err := pages[name].ExecuteTemplate(&out, part, data)
+	return s.linked(out.String()), err
 }
 
 // explain returns the page for an error. It hides the text of unexpected errors, which may contain secrets.

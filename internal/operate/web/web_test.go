@@ -27,8 +27,9 @@ const id = "11111111-2222-3333-4444-555555555555"
 func get(t *testing.T, f *fakeReader, path string) (int, string) {
 	t.Helper()
 	site := &Site{Read: f, Log: slog.New(slog.DiscardHandler)}
-	answer := httptest.NewRecorder()
-	site.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost"+path, nil))
+	answer, request := httptest.NewRecorder(), httptest.NewRequest("GET", "http://localhost"+path, nil)
+	request.Header.Set("Accept", "text/html")
+	site.Handler().ServeHTTP(answer, request)
 	require.Contains(t, answer.Header().Get("Content-Security-Policy"), "default-src 'none'")
 	require.Equal(t, "nosniff", answer.Header().Get("X-Content-Type-Options"))
 	return answer.Code, answer.Body.String()

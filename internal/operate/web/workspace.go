@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -43,13 +44,13 @@ func (s *Site) workspaces(r *http.Request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	if d.Rows, err = s.Read.ListWorkspaces(r.Context(), d.Search, d.Sort, after, pageSize); err != nil {
-		return "", nil, err
-	}
-	if len(d.Rows) == pageSize {
-		d.Next = with(r.URL, "after", formatKey(d.Rows[pageSize-1].Key()))
-	}
-	return "workspaces", d, nil
+	return "workspaces", later(func() (any, error) {
+		d.Rows, err = s.Read.ListWorkspaces(r.Context(), d.Search, d.Sort, after, pageSize)
+		if len(d.Rows) == pageSize {
+			d.Next = with(r.URL, "after", formatKey(d.Rows[pageSize-1].Key()))
+		}
+		return d, err
+	}), nil
 }
 
 // formatKey encodes the end of a page of workspaces for a URL.
@@ -115,8 +116,8 @@ func (workspaceData) Anchored() bool { return true }
 func (d workspaceData) Listed() itemsData { return itemsData{Rows: d.Rows} }
 
 func (v visit) workspace(r *http.Request) (string, any, error) {
-	d, err := v.workspaceData(r)
-	return "workspace", d, err
+	d, err := v.workspaceFound(r)
+	return "workspace", later(func() (any, error) { return v.workspaceData(r.Context(), d) }), err
 }
 
 // findWorkspace reads the workspace named by the path.
@@ -132,12 +133,17 @@ func (v visit) findWorkspace(r *http.Request) (operate.WorkspaceDetail, error) {
 	return w, err
 }
 
-func (v visit) workspaceData(r *http.Request) (d workspaceData, err error) {
-	ctx := r.Context()
-	if d.WorkspaceDetail, err = v.findWorkspace(r); err != nil {
-		return d, err
+// workspaceFound returns what decides whether a workspace's page can be shown.
+func (v visit) workspaceFound(r *http.Request) (d workspaceData, err error) {
+	if d.Period, err = periodOf(r); err == nil {
+		d.WorkspaceDetail, err = v.findWorkspace(r)
 	}
-	if d, err = v.withActivity(r, d); err != nil {
+	return d, err
+}
+
+// workspaceData adds the rest.
+func (v visit) workspaceData(ctx context.Context, d workspaceData) (_ workspaceData, err error) {
+	if d, err = v.withActivity(ctx, d); err != nil {
 		return d, err
 	}
 	if d.Definitions, err = v.Read.Definitions(ctx, d.ID, definitionsShown+1); err != nil {
@@ -212,7 +218,10 @@ func (v visit) changeTyped(r *http.Request, who, field string, c operate.Workspa
 	if wrong == nil {
 		return v.changeWorkspace(r, who, "workspaces set-"+field, c)
 	}
-	d, err := v.workspaceData(r)
+	d, err := v.workspaceFound(r)
+	if err == nil {
+		d, err = v.workspaceData(r.Context(), d)
+	}
 	if err != nil {
 		return next{}, err
 	}

@@ -2,7 +2,7 @@
 import { stored } from "./page.js";
 
 // ui is the address of the overview.
-const ui = new URL("..", import.meta.url).href;
+const ui = new URL("../..", import.meta.url).href;
 
 const input = document.getElementById("filter");
 const quote = (value) => /[\s"]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
