@@ -31,7 +31,7 @@ func TestTheUseOfLimitsCostsTheSameWithManyLimitsAndALongQueue(t *testing.T) {
 	read := func() { f.exec("select * from pgdispatch.limits_used($1, $2)", seen, named) }
 	for table, entries := range map[string]int64{
 		"workflow_execution_queue": 2*seen + 1000 + named*50, // the holders, the keys that wait, their items
-		"limits":                   2*1100 + 2*named + 20,    // those of 1,000 keys and of some hundred held ones
+		"limits":                   3*1100 + 2*named + 20,    // those of 1,000 keys and of some hundred held ones
 		"limit_starts":             named * 5,
 	} {
 		got := f.scanned(table, read)
@@ -39,6 +39,20 @@ func TestTheUseOfLimitsCostsTheSameWithManyLimitsAndALongQueue(t *testing.T) {
 		require.LessOrEqual(t, got.Index, entries, table)
 	}
 	require.EqualValues(t, named+1, f.exec("select * from pgdispatch.limits_used($1, $2)", seen, named))
+}
+
+func TestItemsOfKeysWithoutALimitAreNotLookedAt(t *testing.T) {
+	t.Parallel()
+	f := open(t).conn()
+	w := f.tenant("PRO")
+	f.limit(nil, "key 7", 0)
+	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
+		select $1, $2, 'key ' || n % 50 from generate_series(1, 5000) n`, w.workspace, w.definition)
+	got := f.scanned("workflow_execution_queue", func() {
+		require.Equal(t, []string{"key 7 100", " 0"}, all[string](f,
+			"select concat(key, ' ', items) from pgdispatch.limits_used(1000, 5)"))
+	})
+	require.LessOrEqual(t, got.Index, int64(50+100+100+5), "each key, and twice the items of the one")
 }
 
 func TestWhatWaitsForAKeyIsCountedHoweverMuchArrivedBefore(t *testing.T) {

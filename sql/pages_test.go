@@ -90,6 +90,23 @@ func (f fixture) longEnded(w tenant, items int, status string) {
 	f.exec("vacuum (analyze) pgdispatch.workflow_execution_queue")
 }
 
+func TestAListOfItemsEndsWithItsPage(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	w := f.tenant("FREE")
+	f.longEnded(w, 5000, "'FAILED'")
+	c := f.pages()
+	list := func(status string, key any) []any {
+		return []any{status, nil, nil, nil, nil, nil, nil, nil, int64(1 << 62), 50, 1000, nil, key, nil, nil}
+	}
+	c.reads("workflow_execution_queue", 1000+50+5, "view_items", list("FAILED", nil)...)
+	f.keyed(w, "rare", 3)
+	f.keyed(w, "smtp", 5000) // not analyzed
+	require.Len(t, c.shown("view_items", list("PENDING", "rare")...), 3, "however much arrived since")
+	c.reads("workflow_execution_queue", 1000+50+5, "view_items", list("PENDING", "smtp")...)
+	require.Len(t, c.shown("view_items", list("PENDING", "smtp")...), 50)
+}
+
 func TestASearchOfDeadLettersReadsABoundedNumberOfFailures(t *testing.T) {
 	t.Parallel()
 	f := open(t)

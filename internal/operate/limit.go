@@ -166,6 +166,16 @@ func (s *Store) KeyLimits(ctx context.Context, filter KeyLimitFilter, atMost int
 	return s.keyLimits(ctx, filter, false, atMost)
 }
 
+// FullLimits returns the full limits that items with these keys in these workspaces count against, without what waits
+// for them.
+func (s *Store) FullLimits(ctx context.Context, workspaces, keys []string) ([]KeyLimit, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	limits, err := s.readLimits(ctx, workspaces, keys, true, KeyLimitFilter{}, len(keys)*(len(workspaces)+1), 0)
+	return LimitUse{Limits: limits}.Full(), err
+}
+
 // Limits is KeyLimits, and without a filter begins with the atMost limits of LimitUse, which no scope has. after is
 // where the next page begins. Zero if this is the last.
 func (s *Store) Limits(ctx context.Context, filter KeyLimitFilter, atMost int) (limits []KeyLimit, after int64,
@@ -199,8 +209,20 @@ func (s *Store) KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]Key
 }
 
 func (s *Store) keyLimits(ctx context.Context, f KeyLimitFilter, counted bool, atMost int) ([]KeyLimit, error) {
-	found, err := postgres.Read[KeyLimit](ctx, s.DB, "read limits", sql.Text("limit_list"),
-		postgres.OrNull(f.WorkspaceID), postgres.OrNull(f.Key), counted, f.After, atMost, s.Scope, postgres.OrNull(f.ID))
+	var workspaces, keys []string
+	if f.WorkspaceID != "" {
+		workspaces = []string{f.WorkspaceID}
+	}
+	if f.Key != "" {
+		keys = []string{f.Key}
+	}
+	return s.readLimits(ctx, workspaces, keys, counted, f, atMost, CountLimit)
+}
+
+func (s *Store) readLimits(ctx context.Context, workspaces, keys []string, counted bool, f KeyLimitFilter, atMost,
+	waiting int) ([]KeyLimit, error) {
+	found, err := postgres.Read[KeyLimit](ctx, s.DB, "read limits", sql.Text("limit_list"), workspaces, keys, counted,
+		f.After, atMost, s.Scope, postgres.OrNull(f.ID), waiting)
 	for n := range found {
 		found[n].readRates()
 	}

@@ -61,7 +61,7 @@ func (s *Store) Overview(ctx context.Context) (o Overview, err error) {
 }
 
 func (s *Store) scopedOverview(ctx context.Context) (o Overview, err error) {
-	if o.Depth, err = s.depth(ctx, sql.Text("view_depth"), s.Scope, depthLimit); err != nil {
+	if o.Depth, err = s.QueueDepth(ctx); err != nil {
 		return o, err
 	}
 	if o.Replicas, err = s.shownReplicas(ctx); err != nil {
@@ -150,8 +150,11 @@ func (d Depth) NotifyQueueFills() bool { return d.NotifyQueue >= notify.QueueBou
 // IsEstimate reports whether a count of waiting or running items is an estimate from Postgres' statistics.
 func IsEstimate(count int64) bool { return count >= depthLimit }
 
-// QueueDepth returns the state of the queue. It waits for no locks.
+// QueueDepth returns the state of the queue or, within workspaces, of their part of it. It waits for no locks.
 func (s *Store) QueueDepth(ctx context.Context) (Depth, error) {
+	if s.Scope != nil {
+		return s.depth(ctx, sql.Text("view_depth"), s.Scope, depthLimit)
+	}
 	return s.depth(ctx, sql.Text("queue_depth"), depthLimit)
 }
 

@@ -297,9 +297,11 @@ with looked as materialized (
      where $1::text in ('PENDING', 'UNANSWERED') and q.stage = 'DOUBT' limit $11::bigint)
     union all
     (select q.id from pgdispatch.workflow_execution_queue q
-     where $1::text in ('PENDING', 'SCHEDULED') and $2::text[] is null
-       and q.stage = 'WAITS' and q.enqueue_xid >= '0'
-     order by q.enqueue_xid desc limit $11::bigint)
+     where $1::text in ('PENDING', 'SCHEDULED') and $2::text[] is null and $13::text is null
+       and q.stage = 'WAITS' and q.enqueue_xid >= '0' order by q.enqueue_xid desc limit $11::bigint)
+    union all
+    (select k.id from pgdispatch.key_items($13::text, $11::bigint) k (id)
+     where $1::text in ('PENDING', 'SCHEDULED') and $2::text[] is null and $13::text is not null)
     union all
     (select o.id from unnest($2::text[]::uuid[]) as w (id)
      cross join lateral (
@@ -308,15 +310,13 @@ with looked as materialized (
           limit $11::bigint)
          union all
          (select q.id from pgdispatch.workflow_execution_queue q
-          where $1::text = 'DISPATCHED' and q.workspace_id = w.id and q.stage in ('HOLDS', 'DOUBT') and q.status = 'DISPATCHED'
-          limit $11::bigint)
+          where $1::text = 'DISPATCHED' and q.workspace_id = w.id and q.stage in ('HOLDS', 'DOUBT') and q.status = 'DISPATCHED' limit $11::bigint)
      ) o limit $11::bigint)
 ), found as (
     select q.id
-    from looked l
+    from (select l.id from looked l where l.id < $9::bigint order by l.id desc) l -- so that it ends with the last one found
     cross join lateral (select q.* from pgdispatch.workflow_execution_queue q where q.id = l.id offset 0) q -- per row
-    where q.id < $9::bigint
-      and case $1::text when 'UNANSWERED' then q.stage = 'DOUBT'
+    where case $1::text when 'UNANSWERED' then q.stage = 'DOUBT'
                         when 'SCHEDULED' then q.stage = 'WAITS' and q.run_at > clock_timestamp()
                         when 'PENDING' then q.status = 'PENDING' and (q.stage = 'DOUBT' or q.run_at <= clock_timestamp())
                         else $1::text is null or q.status = $1::text end
@@ -328,7 +328,7 @@ with looked as materialized (
           and coalesce($7::timestamptz, clock_timestamp() - $8::interval, 'infinity')
       and ($12::integer is null or q.priority = $12::integer) and ($13::text is null or q.limit_key = $13::text)
       and ($14::text[] is null or q.params #>> $14::text[] = $15::text)
-    order by q.id desc limit $10::bigint
+    order by l.id desc limit $10::bigint
 )
 select f.id, n.looked, n.lowest
 from (select count(*) as looked, min(l.id) as lowest from looked l) n

@@ -8,17 +8,18 @@
 
 -- name: limit_list
 -- reads
--- $1 workspace (null: any), $2 key (null: any), $3 whether only the limits that an item with $1 and $2 counts against, $4
--- only limits after this ID, $5 at most, $6 only of these workspaces, and none over all (null: all), $7 only this ID (null:
--- any). active is how many items with the key hold slots, counted up to one more than the limit, or up to 10001.
+-- $1 workspaces (null: any), $2 keys (null: any), $3 whether only the limits that an item with one of $1 and one of $2
+-- counts against, $4 only limits after this ID, $5 at most, $6 only of these workspaces, and none over all (null: all), $7
+-- only this ID (null: any), $8 how many of the items that wait for a limit are counted at most. active is how many items
+-- with the key hold slots, counted up to one more than the limit, or up to 10001.
 select l.id, coalesce(l.workspace_id::text, '') as workspace_id, coalesce(w.name, '') as workspace, l.key, l.max_concurrent,
        l.max_starts, l.per, l.paused, h.active, r.starts as starts_left,
-       n.items as waiting, n.items < 1000 as waiting_exact, c.at_time - n.oldest_due as oldest_waiting,
+       n.items as waiting, n.items < $8::integer as waiting_exact, c.at_time - n.oldest_due as oldest_waiting,
        {{ template "full_for" }}
 from pgdispatch.limits l
 left join pgdispatch.workspaces w on w.id = l.workspace_id
 cross join (select clock_timestamp() as at_time) c
-cross join lateral pgdispatch.key_waiting(l.key, l.workspace_id, 1000) n
+cross join lateral pgdispatch.key_waiting(l.key, l.workspace_id, $8::integer) n
 cross join lateral (
     select count(*) as active
     from (select from pgdispatch.workflow_execution_queue q
@@ -33,8 +34,8 @@ left join lateral (
         where s.limit_id = l.id and s.per = p.per and s.until > c.at_time - p.per
     ) n on true
 ) r on true
-where ($1::text is null or l.workspace_id = $1::text::uuid or $3::boolean and l.workspace_id is null)
-  and ($2::text is null or l.key = $2::text) and l.id > $4::bigint and ($6::text[] is null or l.workspace_id = any ($6::text[]::uuid[]))
+where ($1::text[] is null or l.workspace_id = any ($1::text[]::uuid[]) or $3::boolean and l.workspace_id is null)
+  and ($2::text[] is null or l.key = any ($2::text[])) and l.id > $4::bigint and ($6::text[] is null or l.workspace_id = any ($6::text[]::uuid[]))
   and ($7::bigint is null or l.id = $7::bigint)
 order by l.id limit $5::bigint
 
@@ -164,6 +165,22 @@ begin
 end;
 $$;
 
+-- function: key_items
+-- The items that wait with a limit key, the last due first, at most at_most.
+create or replace function pgdispatch.key_items(key text, at_most bigint) returns setof bigint
+language sql stable
+set search_path = pg_catalog, pg_temp
+-- Uses the key's own index, whatever the table looked like at its last ANALYZE.
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
+set jit = off
+as $$
+    select q.id from pgdispatch.workflow_execution_queue q
+    where q.limit_key = key_items.key and q.stage = 'WAITS' and q.created_at >= '-infinity'
+    order by q.run_at desc limit at_most
+$$;
+
 -- function: limits_in_use
 -- limits_used for replicas of the version before it.
 create or replace function pgdispatch.limits_in_use(at_most bigint, named bigint)
@@ -178,10 +195,10 @@ $$;
 
 -- function: limits_used
 -- The limits by use: those for which items wait first, then those with the most items. It finds them by the newest items
--- that hold slots, at most at_most, and by the first 1,000 keys by name for which items wait: of each the longest-due one
--- and up to 99 others, at most at_most. active is as in limit_list, items and oldest_due are those of key_waiting. The last
--- row, whose key is null, sums up the items that were looked at of the other limits; its behind is how many items wait for
--- a limit above it that is full. The cost does not grow with the queue or with the number of limits.
+-- that hold slots, at most at_most, and by the first 1,000 keys by name for which items wait: of each that has a limit the
+-- longest-due one and up to 99 others, at most at_most. active is as in limit_list, items and oldest_due are those of
+-- key_waiting. The last row, whose key is null, sums up the items that were looked at of the other limits; its behind is
+-- how many items wait for a limit above it that is full. The cost does not grow with the queue or with the number of limits.
 create or replace function pgdispatch.limits_used(at_most bigint, named bigint)
 returns table (id bigint, workspace_id uuid, key text, max_concurrent integer, max_starts integer[], per interval[], paused boolean,
     active bigint, starts_left integer, items bigint, oldest_due timestamptz, behind bigint)
@@ -213,7 +230,8 @@ as $$
             order by q.limit_key, q.run_at limit 1
         ) following
     ), longest as materialized (
-        select k.* from (select k.* from waiting_key k limit 1000) k, given g where k.run_at <= g.at_time
+        select k.* from (select k.* from waiting_key k limit 1000) k, given g
+        where k.run_at <= g.at_time and exists (select from pgdispatch.limits l where l.key = k.limit_key offset 0)
     ), waits as materialized (
         select l.limit_key, l.workspace_id from longest l
         union all

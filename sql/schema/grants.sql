@@ -41,6 +41,7 @@ grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth
     pgdispatch.waiting_of(uuid, integer), pgdispatch.waiting_counts(uuid[], integer), pgdispatch.holders_of(uuid, integer),
     pgdispatch.waiting_among(uuid[], integer), pgdispatch.unanswered(bigint),
     pgdispatch.limits_in_use(bigint, bigint), pgdispatch.limits_used(bigint, bigint), pgdispatch.key_waiting(text, uuid, integer),
+    pgdispatch.key_items(text, bigint),
     pgdispatch.starts_left(bigint, integer[], interval[], timestamptz),
     pgdispatch.paused_by(boolean, integer), pgdispatch.burst_limit(integer, integer)
     to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;

@@ -257,6 +257,12 @@ func (f *fakeReader) Standing(ctx context.Context) (operate.Overview, error) {
 	return operate.Overview{Depth: operate.Depth{MaxClaims: o.Depth.MaxClaims}, Replicas: o.Replicas}, err
 }
 
+func (f *fakeReader) QueueDepth(ctx context.Context) (operate.Depth, error) {
+	o, err := f.Overview(ctx)
+	f.looks--
+	return o.Depth, err
+}
+
 func (f *fakeReader) Overview(ctx context.Context) (operate.Overview, error) {
 	f.looks++
 	if ctx.Err() != nil {

@@ -203,24 +203,31 @@ func (s *Site) listed(ctx context.Context, items []operate.Item) ([]listed, erro
 
 // holds reads what holds back those of the items that are due and wait.
 func (s *Site) holds(ctx context.Context, items []operate.Item) (h view.Holds, err error) {
-	waiting := map[string]bool{}
+	waiting, keys := map[string]bool{}, []string{}
 	for _, i := range items {
 		if i.Status == "PENDING" && !i.Unanswered && i.DueIn == 0 {
 			waiting[i.WorkspaceID] = true
+			if i.LimitKey != "" && !slices.Contains(keys, i.LimitKey) {
+				keys = append(keys, i.LimitKey)
+			}
 		}
 	}
 	if len(waiting) == 0 {
 		return h, nil
 	}
-	seen, err := s.totals(ctx)
+	seen, err := s.standing(ctx)
 	if err != nil {
 		return h, err
 	}
 	if out := view.OutageOf(seen); out != nil {
 		h.All = out.What
 	}
-	h.Keys, h.Workspaces = seen.Limits.Full(), map[string]operate.WorkspaceRow{}
-	rows, err := s.Read.WorkspacesOf(ctx, slices.Collect(maps.Keys(waiting)))
+	workspaces := slices.Collect(maps.Keys(waiting))
+	if h.Keys, err = s.Read.FullLimits(ctx, workspaces, keys); err != nil {
+		return h, err
+	}
+	h.Workspaces = map[string]operate.WorkspaceRow{}
+	rows, err := s.Read.WorkspacesOf(ctx, workspaces)
 	for _, row := range rows {
 		h.Workspaces[row.ID] = row
 	}
@@ -265,11 +272,10 @@ func (s *Site) counts(ctx context.Context, f itemsData, workspaces []string) (ma
 			words[status] = view.AtMost(n, operate.CountLimit)
 		}
 	} else {
-		seen, err := s.totals(ctx)
+		d, err := s.depth(ctx)
 		if err != nil {
 			return nil, err
 		}
-		d := seen.Depth
 		words["SCHEDULED"] = view.AtLeast(d.Scheduled, d.ScheduledExact)
 		for status, n := range map[string]int64{"PENDING": d.Pending, "UNANSWERED": d.Unanswered, "CLAIMED": d.Claimed,
 			"DISPATCHED": d.Dispatched} {

@@ -31,6 +31,10 @@ func (f *fakeReader) Limits(context.Context, operate.KeyLimitFilter, int) ([]ope
 	}, 2, f.err
 }
 
+func (f *fakeReader) FullLimits(context.Context, []string, []string) ([]operate.KeyLimit, error) {
+	return fullLimit.Full(), f.err
+}
+
 func (f *fakeReader) UnlimitedKeys(context.Context, int) ([]operate.LimitKey, error) {
 	return []operate.LimitKey{{Key: hostile}}, f.err
 }
@@ -118,7 +122,7 @@ func TestLimitsAreListedWithTheirUse(t *testing.T) {
 	require.EqualValues(t, 2, read.NextAfter)
 }
 
-// askedOfLimits are the calls about limits: see asked.
+// askedOfLimits are the calls about limits and counts: see asked.
 func askedOfLimits(ctx context.Context, r Reader, c Changer, workspace string,
 	limit int64) map[string]func() (any, error) {
 	return map[string]func() (any, error){
@@ -129,6 +133,10 @@ func askedOfLimits(ctx context.Context, r Reader, c Changer, workspace string,
 		"Limits": func() (any, error) {
 			found, _, err := r.Limits(ctx, operate.KeyLimitFilter{ID: limit}, 10)
 			return found, err
+		},
+		"QueueDepth": func() (any, error) { return r.QueueDepth(ctx) },
+		"FullLimits": func() (any, error) {
+			return r.FullLimits(ctx, []string{workspace}, []string{"rival key"})
 		},
 		"UnlimitedKeys": func() (any, error) { return r.UnlimitedKeys(ctx, 10) },
 		"SetKeyLimit": func() (any, error) {

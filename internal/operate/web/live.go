@@ -29,8 +29,10 @@ type live struct {
 	at   time.Time
 	seen glance
 	err  error
-	// listed reports whether seen has its workspaces.
-	listed bool
+	// depth is that of seen or, if it was read alone since then, of depthAt.
+	depth    operate.Depth
+	depthErr error
+	depthAt  time.Time
 }
 
 // parts are the templates of the live page, in order. Each renders one element whose ID is the template's name.
@@ -84,16 +86,30 @@ func (s *Site) glanceOf(ctx context.Context, p period) (glance, error) {
 
 // glance reads the overview, or returns a read no older than liveAge. Concurrent callers share one read, which goes on
 // even if the request that began it is cancelled.
-func (s *Site) glance(ctx context.Context) (glance, error) { return s.look(ctx, true) }
-
-// totals is glance without the workspaces.
-func (s *Site) totals(ctx context.Context) (operate.Overview, error) {
-	seen, err := s.look(ctx, false)
-	return seen.Overview, err
+func (s *Site) glance(ctx context.Context) (glance, error) {
+	s.live.mu.Lock()
+	defer s.live.mu.Unlock()
+	if l := &s.live; time.Since(l.at) >= liveAge {
+		l.seen, l.err = s.look(context.WithoutCancel(ctx))
+		l.at = time.Now()
+		l.depth, l.depthErr, l.depthAt = l.seen.Depth, l.err, l.at
+	}
+	return s.live.seen, s.live.err
 }
 
-// standing is totals with only what says whether anything is started. It reads no counts, unless all claims are paused:
-// then totals knows since when.
+// depth is the depth of glance, without reading the rest.
+func (s *Site) depth(ctx context.Context) (operate.Depth, error) {
+	s.live.mu.Lock()
+	defer s.live.mu.Unlock()
+	if l := &s.live; time.Since(l.depthAt) >= liveAge {
+		l.depth, l.depthErr = s.Read.QueueDepth(context.WithoutCancel(ctx))
+		l.depthAt = time.Now()
+	}
+	return s.live.depth, s.live.depthErr
+}
+
+// standing is an overview with only what says whether anything is started. It reads no counts, unless all claims are
+// paused: then the depth says since when.
 func (s *Site) standing(ctx context.Context) (operate.Overview, error) {
 	s.live.mu.Lock()
 	seen, err, fresh := s.live.seen.Overview, s.live.err, time.Since(s.live.at) < liveAge
@@ -103,50 +119,34 @@ func (s *Site) standing(ctx context.Context) (operate.Overview, error) {
 	}
 	seen, err = s.Read.Standing(ctx)
 	if err == nil && (seen.Depth.Paused || seen.Depth.MaxClaims == 0) {
-		return s.totals(ctx)
+		seen.Depth, err = s.depth(ctx)
 	}
 	return seen, err
 }
 
-func (s *Site) look(ctx context.Context, list bool) (glance, error) {
-	s.live.mu.Lock()
-	defer s.live.mu.Unlock()
-	ctx = context.WithoutCancel(ctx)
+// look reads a glance.
+func (s *Site) look(ctx context.Context) (glance, error) {
+	seen := glance{At: time.Now(), Confined: s.confined}
 	var g errgroup.Group
-	stale := s.live.at.IsZero() || time.Since(s.live.at) >= liveAge
-	if stale {
-		s.live.seen, s.live.listed, s.live.err = glance{At: time.Now(), Confined: s.confined}, false, nil
-		g.Go(func() (err error) { s.live.seen.Overview, err = s.Read.Overview(ctx); return err })
+	g.Go(func() (err error) { seen.Overview, err = s.Read.Overview(ctx); return err })
+	g.Go(func() (err error) {
+		seen.Workspaces, err = s.Read.ListWorkspaces(ctx, "", operate.ByOldest, nil, liveWorkspaces)
+		return err
+	})
+	err := g.Wait()
+	if err == nil && !s.confined {
+		var changes []operate.Administered
+		changes, err = s.Read.Audit(ctx, operate.AuditFilter{Subject: "settings"}, historyShown)
+		seen.Stops = view.Stops(seen.Overview, changes)
 	}
-	list = list && !s.live.listed && s.live.err == nil
-	if list {
-		g.Go(func() (err error) {
-			s.live.seen.Workspaces, err = s.Read.ListWorkspaces(ctx, "", operate.ByOldest, nil, liveWorkspaces)
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		s.live.err = err
-	}
-	if stale {
-		s.live.at = time.Now()
-	}
-	if list {
-		s.live.listed = true
-		if s.live.err == nil && !s.confined {
-			var changes []operate.Administered
-			changes, s.live.err = s.Read.Audit(ctx, operate.AuditFilter{Subject: "settings"}, historyShown)
-			s.live.seen.Stops = view.Stops(s.live.seen.Overview, changes)
-		}
-	}
-	return s.live.seen, s.live.err
+	return seen, err
 }
 
 // forget makes the next page read again, after a change.
 func (s *Site) forget() {
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()
-	s.live.at = time.Time{}
+	s.live.at, s.live.depthAt = time.Time{}, time.Time{}
 }
 
 // stream sends the changed parts of the live page as server-sent events.

@@ -27,6 +27,7 @@ const Prefix = "/ui/"
 type Reader interface {
 	Overview(ctx context.Context) (operate.Overview, error)
 	Standing(ctx context.Context) (operate.Overview, error)
+	QueueDepth(ctx context.Context) (operate.Depth, error)
 	ListWorkspaces(ctx context.Context, search string, by operate.WorkspaceOrder, after *operate.WorkspaceKey,
 		atMost int) ([]operate.WorkspaceRow, error)
 	WorkspacesOf(ctx context.Context, ids []string) ([]operate.WorkspaceRow, error)
@@ -54,6 +55,7 @@ type Reader interface {
 	KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]operate.KeyLimit, error)
 	KeyLimits(ctx context.Context, filter operate.KeyLimitFilter, atMost int) ([]operate.KeyLimit, error)
 	Limits(ctx context.Context, filter operate.KeyLimitFilter, atMost int) ([]operate.KeyLimit, int64, error)
+	FullLimits(ctx context.Context, workspaces, keys []string) ([]operate.KeyLimit, error)
 	UnlimitedKeys(ctx context.Context, atMost int) ([]operate.LimitKey, error)
 	Activity(ctx context.Context, back time.Duration) ([]operate.Minute, error)
 	WorkspaceActivity(ctx context.Context, id string, back time.Duration) ([]operate.Stretch, error)

@@ -182,10 +182,10 @@ func TestHoweverManyLookTheDatabaseIsAskedOnce(t *testing.T) {
 	}
 	require.Equal(t, []int{1, 1}, []int{f.looks, f.listings})
 	f = &fakeReader{}
-	for _, path := range []string{"/ui/items", "/ui/dead"} {
+	for _, path := range []string{"/ui/items", "/ui/items?status=PENDING", "/ui/items/8", "/ui/dead", "/ui/limits"} {
 		_, _ = get(t, f, path)
 	}
-	require.Zero(t, f.listings, "other pages do not need the workspaces")
+	require.Zero(t, f.looks+f.listings, "other pages read a part of it at most")
 	ended, stop := context.WithCancel(t.Context())
 	stop()
 	f = &fakeReader{}
