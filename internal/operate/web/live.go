@@ -23,16 +23,31 @@ const (
 	liveWorkspaces = 10
 )
 
-// live caches the last read for all visitors of a site. A scoped site has its own.
-type live struct {
+// cached is the last read of something for all visitors of a site. The zero value is ready for use.
+type cached[T any] struct {
 	mu   sync.Mutex
 	at   time.Time
-	seen glance
+	seen T
 	err  error
-	// depth is that of seen or, if it was read alone since then, of depthAt.
-	depth    operate.Depth
-	depthErr error
-	depthAt  time.Time
+}
+
+// get returns a read no older than liveAge. Concurrent callers share one read, which goes on even if the request that
+// began it is cancelled.
+func (c *cached[T]) get(ctx context.Context, read func(context.Context) (T, error)) (T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.at) >= liveAge {
+		c.seen, c.err = read(context.WithoutCancel(ctx))
+		c.at = time.Now()
+	}
+	return c.seen, c.err
+}
+
+// forget makes the next get read again.
+func (c *cached[T]) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = time.Time{}
 }
 
 // parts are the templates of the live page, in order. Each renders one element whose ID is the template's name.
@@ -84,44 +99,24 @@ func (s *Site) glanceOf(ctx context.Context, p period) (glance, error) {
 	return seen, err
 }
 
-// glance reads the overview, or returns a read no older than liveAge. Concurrent callers share one read, which goes on
-// even if the request that began it is cancelled.
-func (s *Site) glance(ctx context.Context) (glance, error) {
-	s.live.mu.Lock()
-	defer s.live.mu.Unlock()
-	if l := &s.live; time.Since(l.at) >= liveAge {
-		l.seen, l.err = s.look(context.WithoutCancel(ctx))
-		l.at = time.Now()
-		l.depth, l.depthErr, l.depthAt = l.seen.Depth, l.err, l.at
-	}
-	return s.live.seen, s.live.err
-}
+// glance returns the overview.
+func (s *Site) glance(ctx context.Context) (glance, error) { return s.live.get(ctx, s.look) }
 
-// depth is the depth of glance, without reading the rest.
+// depth is the depth of the overview, without the rest.
 func (s *Site) depth(ctx context.Context) (operate.Depth, error) {
-	s.live.mu.Lock()
-	defer s.live.mu.Unlock()
-	if l := &s.live; time.Since(l.depthAt) >= liveAge {
-		l.depth, l.depthErr = s.Read.QueueDepth(context.WithoutCancel(ctx))
-		l.depthAt = time.Now()
-	}
-	return s.live.depth, s.live.depthErr
+	return s.depths.get(ctx, s.Read.QueueDepth)
 }
 
 // standing is an overview with only what says whether anything is started. It reads no counts, unless all claims are
 // paused: then the depth says since when.
 func (s *Site) standing(ctx context.Context) (operate.Overview, error) {
-	s.live.mu.Lock()
-	seen, err, fresh := s.live.seen.Overview, s.live.err, time.Since(s.live.at) < liveAge
-	s.live.mu.Unlock()
-	if fresh {
+	return s.stands.get(ctx, func(ctx context.Context) (operate.Overview, error) {
+		seen, err := s.Read.Standing(ctx)
+		if err == nil && (seen.Depth.Paused || seen.Depth.MaxClaims == 0) {
+			seen.Depth, err = s.depth(ctx)
+		}
 		return seen, err
-	}
-	seen, err = s.Read.Standing(ctx)
-	if err == nil && (seen.Depth.Paused || seen.Depth.MaxClaims == 0) {
-		seen.Depth, err = s.depth(ctx)
-	}
-	return seen, err
+	})
 }
 
 // look reads a glance.
@@ -144,9 +139,9 @@ func (s *Site) look(ctx context.Context) (glance, error) {
 
 // forget makes the next page read again, after a change.
 func (s *Site) forget() {
-	s.live.mu.Lock()
-	defer s.live.mu.Unlock()
-	s.live.at, s.live.depthAt = time.Time{}, time.Time{}
+	s.live.forget()
+	s.depths.forget()
+	s.stands.forget()
 }
 
 // stream sends the changed parts of the live page as server-sent events.

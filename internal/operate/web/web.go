@@ -77,7 +77,9 @@ type Site struct {
 	Base string
 	Log  *slog.Logger
 
-	live        live
+	live        cached[glance]
+	depths      cached[operate.Depth]
+	stands      cached[operate.Overview]
 	charts      charts
 	drawing     turns
 	streams     turns
