@@ -24,7 +24,8 @@ type lodge struct {
 	duty  *session
 	held  bool
 	shuts int
-	looks int // how often a gate was told to look
+	looks int  // how often a gate was told to look
+	wrong bool // the gate was opened by another session than the one on duty
 }
 
 // session is a connection of a gate, which calls another one.
@@ -32,9 +33,13 @@ type session struct {
 	*lodge
 	calls *troubletest.Calls
 	other func() *notify.Gate
+	ended bool
 }
 
 func (s *session) do(call string, effect func()) error {
+	if s.ended {
+		return troubletest.Err
+	}
 	return s.calls.Do(call, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -61,7 +66,7 @@ func (s *session) Shut(context.Context) (done bool, err error) {
 }
 
 func (s *session) Open(context.Context) error {
-	return s.do("open", func() { s.open = true })
+	return s.do("open", func() { s.open, s.wrong = true, s.wrong || s.duty != s })
 }
 
 func (s *session) Call(context.Context, string) error {
@@ -107,7 +112,7 @@ func (l *lodge) keeper(calls *troubletest.Calls, log *logtest.Book, other func()
 			l.looks++
 		},
 		Connect: func(context.Context) (notify.GateSession, error) {
-			return &session{l, calls, other}, calls.Do("connect", func() {})
+			return &session{lodge: l, calls: calls, other: other}, calls.Do("connect", func() {})
 		}}
 }
 
@@ -163,6 +168,28 @@ func keepsGate(t *testing.T, calls *troubletest.Calls) {
 func TestWhicheverCallFailsTheGateIsSet(t *testing.T) {
 	t.Parallel()
 	troubletest.Each(t, []troubletest.Trouble{troubletest.Unsent, troubletest.Unanswered}, keepsGate)
+}
+
+func TestAGateThatHasLostDutyLeavesItToTheOneThatWasCalled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &lodge{}
+		var gates [2]*notify.Gate
+		for n, wish := range []func(*notify.Gate){(*notify.Gate).Awake, (*notify.Gate).Sleep} {
+			gates[n] = l.keeper(&troubletest.Calls{}, &logtest.Book{}, nil)
+			wish(gates[n])
+			go gates[n].Run(t.Context()) //nolint:errcheck // nil
+			pass(time.Second)
+		}
+		l.mu.Lock()
+		l.duty.ended, l.duty = true, nil
+		l.mu.Unlock()
+		gates[1].Called()
+		synctest.Wait()
+		require.True(t, gates[1].OnDuty(), "it has tried at once")
+		pass(time.Minute)
+		require.False(t, gates[0].OnDuty() || l.wrong)
+	})
 }
 
 func TestAGateThatCannotConnectStopsAtOnce(t *testing.T) {

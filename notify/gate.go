@@ -65,7 +65,6 @@ type Gate struct {
 	mu      sync.Mutex
 	wish    wish
 	call    bool
-	retry   bool      // try to take duty now
 	aloneTo time.Time // until then, shut the gate even if another replica is on duty
 	duty    bool
 	asleep  bool          // the gate is shut, and all transactions that read it as open have ended
@@ -73,7 +72,7 @@ type Gate struct {
 	once    sync.Once
 
 	// Used only by the goroutine in Run.
-	opened bool      // this replica opened the gate, and has not shut it or left duty since
+	opened bool      // the session opened the gate, and has not shut it or left duty since
 	shutAt time.Time // first attempt to shut the gate; zero if no attempt is in progress
 	tryAt  time.Time // when to retry
 }
@@ -115,7 +114,7 @@ func (g *Gate) want(wish wish) {
 func (g *Gate) Call() { g.tell(func() { g.call = true }) }
 
 // Called tells the gate that another replica called. That replica may have left duty.
-func (g *Gate) Called() { g.tell(func() { g.retry = true }) }
+func (g *Gate) Called() { g.tell(func() {}) }
 
 // Distrust reports work of which the replica on duty should have been notified. For that long, this replica shuts the
 // gate and is woken as well.
@@ -170,7 +169,7 @@ func (g *Gate) connect(ctx context.Context) (session GateSession, err error) {
 func (g *Gate) serve(ctx context.Context, session GateSession) error {
 	ticker := time.NewTicker(g.Interval)
 	defer ticker.Stop()
-	g.opened, g.shutAt = false, time.Time{}
+	g.opened = false
 	tryDuty := true
 	for ctx.Err() == nil {
 		busy, err := g.step(ctx, session, tryDuty)
@@ -189,7 +188,7 @@ func (g *Gate) serve(ctx context.Context, session GateSession) error {
 		case <-ctx.Done():
 		case <-again:
 		case <-g.changed:
-			tryDuty = g.heard()
+			tryDuty = true
 		case <-ticker.C:
 			if err := g.confirm(ctx, session); err != nil {
 				return err
@@ -198,14 +197,6 @@ func (g *Gate) serve(ctx context.Context, session GateSession) error {
 		}
 	}
 	return nil
-}
-
-// heard takes note of a change, and reports whether to try to take duty now.
-func (g *Gate) heard() (tryDuty bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	tryDuty, g.retry = g.retry || !g.duty, false
-	return tryDuty
 }
 
 // confirm checks that the session is alive and sets the gate again, because another session may have changed it.

@@ -46,8 +46,8 @@ type world struct {
 
 type replica struct {
 	// Fields of the gate.
-	wish                                          wish
-	call, retry, duty, asleep, opened, told, shut bool
+	wish                                   wish
+	call, duty, asleep, opened, told, shut bool
 
 	// The gate's session and goroutine.
 	next                     uint8
@@ -173,7 +173,7 @@ func (x *explorer) dispatch(w world, r int) {
 func (x *explorer) run(w world, r int) {
 	rep := &w.reps[r]
 	if !rep.connected {
-		rep.connected, rep.cut, rep.next, rep.opened, rep.shut = true, false, stepsForDuty, false, false
+		rep.connected, rep.cut, rep.next, rep.opened = true, false, stepsForDuty, false
 		x.add(w, true)
 		return
 	}
@@ -188,7 +188,7 @@ func (x *explorer) run(w world, r int) {
 			tryDuty := rep.next == stepsForDuty
 			if rep.next == waits && len(g.changed) > 0 {
 				<-g.changed
-				tryDuty = g.heard()
+				tryDuty = true
 			}
 			busy, err := g.step(context.Background(), s, tryDuty)
 			return map[bool]uint8{true: steps, false: waits}[busy], err
@@ -242,7 +242,7 @@ func (x *explorer) use(w world, r int, use func(*Gate, *probe) (uint8, error), s
 // attempts to shut the gate take any time.
 func (w *world) with(r int, do func(g *Gate)) {
 	rep := &w.reps[r]
-	g := &Gate{wish: rep.wish, call: rep.call, retry: rep.retry, duty: rep.duty, asleep: rep.asleep, opened: rep.opened,
+	g := &Gate{wish: rep.wish, call: rep.call, duty: rep.duty, asleep: rep.asleep, opened: rep.opened,
 		Shutting: func() { rep.ring = true }}
 	if rep.shut {
 		g.shutAt = time.Now().Add(-time.Hour)
@@ -251,7 +251,7 @@ func (w *world) with(r int, do func(g *Gate)) {
 		g.changed <- struct{}{}
 	}
 	do(g)
-	rep.wish, rep.call, rep.retry, rep.duty, rep.asleep, rep.opened = g.wish, g.call, g.retry, g.duty, g.asleep, g.opened
+	rep.wish, rep.call, rep.duty, rep.asleep, rep.opened = g.wish, g.call, g.duty, g.asleep, g.opened
 	rep.told, rep.shut = len(g.changed) > 0, !g.shutAt.IsZero()
 }
 
