@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -116,8 +117,8 @@ func (l lab) goTest(
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, runTimeout)
-	defer cancel()
+	ctx, stop := context.WithTimeout(ctx, runTimeout)
+	defer stop()
 	module := "."
 	if below, found := strings.CutPrefix(pkg, "./test/"); found {
 		module, pkg = "test", "./"+below
@@ -128,8 +129,24 @@ func (l lab) goTest(
 	cmd.Env = append(os.Environ(), "GOFLAGS=-overlay="+overlay+" "+os.Getenv("GOFLAGS"))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go passes it on to the test
 	cmd.WaitDelay = 10 * time.Second
-	output, err := cmd.CombinedOutput()
-	return string(output), err
+	output := &firstFailure{stop: stop}
+	cmd.Stdout, cmd.Stderr = output, output
+	err = cmd.Run()
+	return output.text.String(), err
+}
+
+// firstFailure is the output of go test -v, and stops it when a test has failed. The flag -failfast does not: tests that
+// run in parallel have all begun by then.
+type firstFailure struct {
+	text bytes.Buffer
+	stop func()
+}
+
+func (f *firstFailure) Write(part []byte) (int, error) {
+	if bytes.HasPrefix(part, []byte("--- FAIL: ")) || bytes.Contains(part, []byte("\n--- FAIL: ")) {
+		f.stop()
+	}
+	return f.text.Write(part)
 }
 
 // badSQL matches the errors of invalid statements. A missing guard does not cause these.

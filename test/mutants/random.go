@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -28,7 +29,7 @@ func (l lab) random(ctx context.Context, number int, seed uint64, only string, o
 	}
 	chosen := list[:0]
 	for _, c := range list {
-		if only == "" || path.Dir(c.file) == only {
+		if only == "" || path.Dir(c.file) == only || strings.HasPrefix(c.String(), only+":") {
 			chosen = append(chosen, c)
 		}
 	}
@@ -99,7 +100,7 @@ func (d *draw) tell(c change, v verdict) {
 // notice returns what becomes of a change, and the package whose tests say so.
 func (l lab) notice(ctx context.Context, c change) (v verdict, by string) {
 	for _, by = range c.packages {
-		output, err := l.goTest(ctx, c.mutated(), packageTimeout, by, "-failfast", "-skip", catalogue)
+		output, err := l.goTest(ctx, c.mutated(), packageTimeout, by, "-v", "-skip", catalogue)
 		switch {
 		case ctx.Err() != nil:
 			return broken, by
