@@ -25,6 +25,8 @@ func TestANotifiedItemIsClaimedThoughTheWorkspaceSeemedFull(t *testing.T) {
 	b.Insert(one, 1)
 	hint := sqltest.Scalar[string](b.Shop, `select format('%s:0:%s', w.wake_number,
 		(extract(epoch from now()) * 1000000)::bigint) from pgdispatch.workspaces w where w.id = $1::uuid`, one)
+	_, _, isName := parseName(hint)
+	require.True(t, isName)
 	batch, _, err = b.SettleAndClaim(t.Context(), nil, Wanted{AtMost: 5, Named: []string{hint}, Quiet: true})
 	require.NoError(t, err)
 	require.Len(t, batch.Items, 1, fmt.Sprint("hint ", hint))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/troubletest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -26,7 +27,7 @@ func (s *shredder) DeleteFinished(_ context.Context, atMost int) (Deleted, error
 	s.calls, s.asked = append(s.calls, time.Since(s.began)), append(s.asked, atMost)
 	if n := len(s.calls); n <= len(s.answers) {
 		if err, failed := s.answers[n-1].(error); failed {
-			return Deleted{}, err
+			return Deleted{More: true}, err
 		}
 		return s.answers[n-1].(Deleted), nil
 	}
@@ -49,10 +50,11 @@ func retaining(t *testing.T, d time.Duration, answers ...any) *shredder {
 
 func TestRetentionLooksAtOnceAndOnItsInterval(t *testing.T) {
 	t.Parallel()
-	s := retaining(t, 25*time.Second)
+	s := retaining(t, 25*time.Second, Deleted{}, troubletest.Err)
 	require.Equal(t, []time.Duration{0, 10 * time.Second, 20 * time.Second}, s.calls)
 	require.Equal(t, []int{deleteBatch, deleteBatch, deleteBatch}, s.asked)
-	require.Empty(t, s.log.Lines(), "an empty pass is not logged")
+	require.Equal(t, []string{"ERROR Cannot delete finished items error=connection reset"}, s.log.Lines(),
+		"an empty pass is not logged")
 }
 
 func TestRetentionGoesOnAfterAPauseWhileThereIsMore(t *testing.T) {

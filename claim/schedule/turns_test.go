@@ -59,6 +59,29 @@ func TestNoMoreIsAskedForThanAWorkspaceHasRoomForOnAllItsLevels(t *testing.T) {
 	require.Empty(t, d.propose(9))
 }
 
+func TestNothingOvertakesItemsForWhichThereMayBeRoom(t *testing.T) {
+	for key, proposed := range map[string]string{
+		"":  "a@2*2",        // if there is only one, a slot is left for the next level of the workspace
+		"k": "a@1*1 b@-1*2", // if there is none, the key has room, for which the others leave a worker
+	} {
+		t.Run(proposed, func(t *testing.T) {
+			d := newDesk(t)
+			d.tenant("a", 3)
+			d.tenant("b", 9)
+			d.limits[scope{workspaceOf("a"), "k"}] = 2
+			for _, waits := range []struct{ priority, items int }{{2, 1 + 2*(1-len(key))}, {1, 1}, {0, 1}} {
+				for range waits.items {
+					d.addKeyed("a", key, waits.priority, d.now)
+				}
+			}
+			d.loads(d.levels(), Changed{})
+			require.Equal(t, "a1", d.claim(1))
+			d.waits("b", -1, 5, 0)
+			require.Equal(t, proposed, d.propose(3))
+		})
+	}
+}
+
 func TestAgeDecidesAShareOfALargeClaim(t *testing.T) {
 	d := newDesk(t)
 	d.tenant("a", 200)
