@@ -72,8 +72,7 @@ with state as materialized (
               q.run_at <= (select g.at_time from granted g) and q.workspace_id = $8::text::uuid and q.priority = $9::integer
               and (q.start_before > (select g.at_time from granted g) or q.failure_count > 0) is not false end -- see cancel_late
     returning q.id, q.execution_id, q.workspace_id, q.workflow_definition_id, q.priority, q.params, q.traceparent, q.start_options,
-              q.created_at, q.run_at, q.lease_token, q.attempt_count, q.failure_count, q.lost_lease_count, q.outcome_unknown,
-              q.workflow_id
+              q.created_at, q.run_at, q.lease_token, q.attempt_count, q.failure_count, q.workflow_id
 ), item as materialized (
     select q.*, v.id as version_id, v.revision, d.input, d.workflow_type, d.task_queue, d.execution_timeout, d.max_attempts,
            d.workflow_id_policy,
@@ -84,7 +83,6 @@ with state as materialized (
            case
                when d.id is null then 'workflow definition not found'
                when v.id is null and d.input = 'envelope' then 'workflow definition has no version'
-               when q.lost_lease_count >= 3 then 'holder lost three times, the last time with this item alone'
                else ''
            end as problem
     from taken q
@@ -115,7 +113,7 @@ select coalesce(i.id, 0) as id, coalesce(i.lease_token, 0) as token, coalesce(i.
        coalesce(i.execution_timeout, '0') as execution_timeout, coalesce(i.revision, '') as version_revision, i.params::text,
        coalesce(i.traceparent, '') as traceparent,
        coalesce(i.attempt_count, 0) as attempt_count, coalesce(i.failure_count, 0) as failure_count, coalesce(i.max_attempts, 0) as max_attempts,
-       coalesce(i.outcome_unknown, false) as outcome_unknown,
+       false as outcome_unknown, -- it takes no unanswered start, and so no item that has lost a holder
        case when i.workflow_id is not null and i.id <= g.items_to then greatest(g.at_time - i.created_at, '1 us') else '0' end as unanswered_for,
        coalesce(i.problem, '') as problem,
        coalesce(g.at_time - greatest(i.created_at, i.run_at), '0') as waited, coalesce(i.priority, 0) as priority,

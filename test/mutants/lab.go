@@ -135,8 +135,8 @@ func (l lab) goTest(
 	return output.text.String(), err
 }
 
-// firstFailure is the output of go test -v, and stops it when a test has failed. The flag -failfast does not: tests that
-// run in parallel have all begun by then.
+// firstFailure is the output of go test -v, and stops it when a test has failed. The flag -failfast does not: tests
+// that run in parallel have all begun by then.
 type firstFailure struct {
 	text bytes.Buffer
 	stop func()

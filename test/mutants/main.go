@@ -6,7 +6,7 @@
 //	go run -C test ./mutants -o mutants.md    # also writes the table to a Markdown file
 //	go run -C test ./mutants -random 200 -seed 7  # changes that nobody chose instead; prints those that no test notices
 //	go run -C test ./mutants -random 20 -seed 7 -only claim/schedule  # of one directory
-//	go run -C test ./mutants -random 1 -only claim/claim.go:35  # of one line
+//	go run -C test ./mutants -random 9 -only claim/claim.go:35  # of one line
 //
 // A mutant names a function in Go or embedded SQL, and replaces text in it. The go command reads the changed file
 // through its -overlay flag.
@@ -37,7 +37,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	flags.SetOutput(out)
 	root := flags.String("root", "..", "the repository's `directory`")
-	only := flags.String("only", "", "only mutants whose names contain this `text`; with -random, of this directory, file or line")
+	only := flags.String("only", "", "only mutants with this `text` in their names, or of this place with -random")
 	path := flags.String("o", "", "also write the table to this Markdown `file`")
 	show := flags.Bool("show", false, "also print the tests' output")
 	random := flags.Int("random", 0, "instead of the table, test this `number` of changes that are made at random")
