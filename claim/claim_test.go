@@ -109,8 +109,6 @@ func TestBatchSaysWhetherAnotherReplicaHasClaimed(t *testing.T) {
 	require.False(t, shared(b.Store))
 }
 
-func ptr[T any](value T) *T { return &value }
-
 func TestDeadlineIsNotLaterThanTheLeaseInTheDatabase(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

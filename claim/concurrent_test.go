@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/stretchr/testify/require"
 )
@@ -51,7 +52,7 @@ type claimers struct {
 func TestManyClaimersAtOncePassNoLimit(t *testing.T) {
 	t.Parallel()
 	c := &claimers{bench: newBench(t)}
-	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil, nil, "me")
+	_, err := c.ChangeSettings(t.Context(), operate.Patch{"max_claims": maxClaims}, "me")
 	require.NoError(t, err)
 	limitOf := map[string]int{}
 	for n, limit := range limits {
@@ -94,7 +95,7 @@ type process struct {
 func TestPoisonAmongManyClaimersHarmsNobodyElse(t *testing.T) {
 	t.Parallel()
 	c := &claimers{bench: newBench(t)}
-	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil, nil, "test")
+	_, err := c.ChangeSettings(t.Context(), operate.Patch{"max_claims": maxClaims}, "test")
 	require.NoError(t, err)
 	limitOf := map[string]int{c.Shop.Shop: 4, c.NewWorkspace("other", 20): 20}
 	c.Execute("update pgdispatch.workspaces set max_concurrent_workflows = 4 where id = $1", c.Shop.Shop)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -90,7 +91,7 @@ func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
 // lie runs replicas whose memories are falsified until every item has ended.
 func lie(t *testing.T, seed uint64) {
 	c := &claimers{bench: newBench(t)}
-	_, err := c.SetSettings(t.Context(), ptr(maxClaims), nil, nil, "me")
+	_, err := c.ChangeSettings(t.Context(), operate.Patch{"max_claims": maxClaims}, "me")
 	require.NoError(t, err)
 	limitOf, known := map[string]int{"k": 3}, []schedule.WorkspaceID{}
 	c.Execute("insert into pgdispatch.limits (key, max_concurrent) values ('k', 3)")

@@ -113,8 +113,6 @@ func ownOfOperators(verb string, id int64, execution string) [][]any {
 		return [][]any{{ids, "me"}}
 	case "item_cancel", "item_retry", "dead_replay_all", "dead_discard":
 		return [][]any{{ids, "me", nil}}
-	case "item_enqueue":
-		return [][]any{{nobody, nobody, "{}", 0, nil, nil, nil, "me", nil, nil, nil, nil}}
 	case "items_enqueue", "items_enqueue_keyed":
 		return [][]any{{`[{"workspace_id": "` + nobody + `", "definition_id": "` + nobody + `", "params": {}, "key": "k"}]`,
 			"me"}}
@@ -129,19 +127,17 @@ func ownOfOperators(verb string, id int64, execution string) [][]any {
 	case "dead_replay":
 		return [][]any{{execution, "me", nil}}
 	case "limit_set":
-		return [][]any{{nil, "k", true, 1, true, []int{1}, []time.Duration{time.Second}, "me", "limits set", nil}}
+		return [][]any{{nil, "k", `{"max_concurrent": 1, "max_starts": [1], "per": ["1s"]}`, "limits set", "me"}}
 	case "definition_create":
 		return [][]any{{nobody, "report", "Report", "reports", nil, nil, nil, `{"nodes": []}`, "me", nil, nil, nil, nil, nil}}
 	case "definition_version":
 		return [][]any{{nobody, `{"nodes": []}`, "me"}}
 	case "workspace_create":
-		return [][]any{{"new", nil, nil, nil, false, "me", nil}}
+		return [][]any{{"new", `{"paused": false}`, "me"}}
 	case "workspace_set":
-		return [][]any{{nobody, "me", "workspaces pause", nil, true, false, nil, false, nil, false, nil, nil}}
+		return [][]any{{nobody, "me", "workspaces pause", `{"paused": true}`, nil}}
 	case "settings_set":
-		return [][]any{{50, false, 100, true, "me"}}
-	case "retention_set":
-		return [][]any{{true, time.Hour, true, nil, "me"}}
+		return [][]any{{`{"max_claims": 50, "retention": "1h", "dead_letter_retention": null}`, "me"}}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package sql_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 
 func (f fixture) notifyEnded(on bool) {
 	f.t.Helper()
-	f.exec(sql.Text("settings_set"), nil, nil, nil, on, "me")
+	f.exec(sql.Text("settings_set"), fmt.Sprintf(`{"notify_ended": %t}`, on), "me")
 }
 
 // announced runs do and returns the payloads on the channel of ends.

@@ -215,7 +215,7 @@ func TestFinishKeepsAResultThatIsNotTooLarge(t *testing.T) {
 	f.items(f.tenant("ENTERPRISE"), 9)
 	b := f.claim(9)
 	f.dispatched(b)
-	f.exec(sql.Text("settings_set"), nil, nil, 20, nil, "me")
+	f.exec(sql.Text("settings_set"), `{"result_bytes": 20}`, "me")
 	for n, row := range []struct {
 		outcome      string
 		note, result any
@@ -242,7 +242,7 @@ func TestNoResultIsKeptWhereTheSettingsSaySo(t *testing.T) {
 	t.Parallel()
 	f := open(t)
 	id := f.oneRunning()
-	f.exec(sql.Text("settings_set"), nil, nil, 0, nil, "me")
+	f.exec(sql.Text("settings_set"), `{"result_bytes": 0}`, "me")
 	require.True(t, one[bool](f, sql.Text("finish"), f.execution(id), "COMPLETED", nil, `1`))
 	require.Empty(t, f.result(id))
 }
@@ -317,7 +317,7 @@ func TestEndsTogetherAreWhatTheyAreOneByOne(t *testing.T) {
 		{"TERMINATED", strings.Repeat("é", 5000), nil},
 		{"TIMED_OUT", "too slow", nil},
 	}
-	f.exec(sql.Text("settings_set"), nil, nil, 20, nil, "me")
+	f.exec(sql.Text("settings_set"), `{"result_bytes": 20}`, "me")
 	w := f.tenant("ENTERPRISE")
 	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 50")
 	f.items(w, 2*len(ends))

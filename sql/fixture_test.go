@@ -393,5 +393,5 @@ func (f fixture) expire(ids ...int64) {
 
 func (f fixture) maxClaims(n int) {
 	f.t.Helper()
-	f.exec(sql.Text("settings_set"), n, nil, nil, nil, "me")
+	f.exec(sql.Text("settings_set"), fmt.Sprintf(`{"max_claims": %d}`, n), "me")
 }

@@ -33,7 +33,14 @@ func (f fixture) anew() fixture {
 // keep sets how long finished items and dead letters are kept; nil: forever.
 func (f fixture) keep(finished, dead any) {
 	f.t.Helper()
-	f.exec(sql.Text("retention_set"), true, finished, true, dead, "me")
+	text := func(keep any) string {
+		if keep == nil {
+			return "null"
+		}
+		return fmt.Sprintf("%q", keep.(time.Duration).String())
+	}
+	f.exec(sql.Text("settings_set"),
+		fmt.Sprintf(`{"retention": %s, "dead_letter_retention": %s}`, text(finished), text(dead)), "me")
 }
 
 // age ages items, as if they had been finished and handled that long ago.

@@ -55,7 +55,7 @@ type Swept struct {
 // their start_before, and reports the work that there is for other
 // components. Sweeps are safe to run concurrently with each other and with claims.
 func (s *Postgres) Sweep(ctx context.Context, atMost int) (Swept, error) {
-	return postgres.RowWithin[Swept](ctx, postgres.Timeout, s.DB, "sweep", sql.Text("sweep"), atMost, s.Owner)
+	return postgres.Row[Swept](ctx, s.DB, "sweep", sql.Text("sweep"), atMost, s.Owner)
 }
 
 // Brought is the result of bringing back stored times.

@@ -135,17 +135,10 @@ func (s *Store) Activity(ctx context.Context, back time.Duration) ([]Minute, err
 	if s.Scope != nil {
 		return nil, nil
 	}
-	return s.activity(ctx, back)
-}
-
-// noted is a minute and the database time at which it was read.
-type noted struct {
-	Minute
-	Now time.Time
-}
-
-// activity returns the minutes since back ago without gaps, the current minute last. Nil if nothing was recorded.
-func (s *Store) activity(ctx context.Context, back time.Duration) ([]Minute, error) {
+	type noted struct {
+		Minute
+		Now time.Time // by the database's clock
+	}
 	rows, err := postgres.Read[noted](ctx, s.DB, "read activity", sql.Text("activity_read"), back)
 	if err != nil || len(rows) == 0 {
 		return nil, err

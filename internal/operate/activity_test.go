@@ -109,7 +109,7 @@ func TestErrorsAreSuggestedByWhatTheyHaveInCommon(t *testing.T) {
 	require.Equal(t, []string{"no route"}, suggested("ROUTE"))
 	require.Empty(t, suggested("%"))
 	for _, text := range suggested("") { // each finds what it is of
-		found, err := b.FindDeadLetters(t.Context(), operate.DeadFilter{Error: text}, 0)
+		found, err := b.FindDeadLetters(t.Context(), operate.DeadFilter{Filter: operate.Filter{Error: text}}, 0)
 		require.NoError(t, err)
 		require.NotEmpty(t, found, fmt.Sprint(text))
 	}

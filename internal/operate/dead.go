@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -17,14 +18,11 @@ const (
 
 // DeadFilter selects dead letters. The zero value selects all open ones.
 type DeadFilter struct {
+	Filter
 	State      string   // open, replayed, discarded or any; empty means open
-	Workspace  string   // ID or name; empty means any; a name selects all workspaces with that name
-	Definition string   // ID or name; empty means any
-	Error      string   // a part of last_error, ignoring case; empty means any
-	Since      Moment   // failed at or after
-	Until      Moment   // failed at or before
 	After      *DeadKey // nil starts at the first page
 	Workspaces []string // IDs, in addition to Workspace; nil means any
+	last       *DeadKey // nil looks at all failures
 }
 
 // DeadKey is the position of the last dead letter of a page, after which the next page starts.
@@ -41,12 +39,6 @@ func (k *DeadKey) columns() (failedAt *time.Time, id *int64) {
 	return &k.FailedAt, &k.ID
 }
 
-// FindDeadLetters returns the IDs of up to atMost dead letters, the latest failure first. If atMost is zero, it
-// returns all.
-func (s *Store) FindDeadLetters(ctx context.Context, filter DeadFilter, atMost int) ([]int64, error) {
-	return s.findDeadLetters(ctx, filter, nil, atMost)
-}
-
 // SearchDeadLetters is FindDeadLetters among the newest failures only, or the newest after the given key. If there are
 // more, and less than atMost were found, next is where to go on. Otherwise it is nil.
 func (s *Store) SearchDeadLetters(ctx context.Context, filter DeadFilter, newest, atMost int) (ids []int64,
@@ -57,25 +49,23 @@ func (s *Store) SearchDeadLetters(ctx context.Context, filter DeadFilter, newest
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(last) == 0 {
-		ids, err = s.findDeadLetters(ctx, filter, nil, atMost)
-		return ids, nil, err
+	if len(last) > 0 {
+		filter.last = &last[0]
 	}
-	if ids, err = s.findDeadLetters(ctx, filter, &last[0], atMost); len(ids) < atMost {
-		next = &last[0]
+	if ids, err = s.FindDeadLetters(ctx, filter, atMost); len(ids) < atMost {
+		next = filter.last
 	}
 	return ids, next, err
 }
 
-func (s *Store) findDeadLetters(ctx context.Context, filter DeadFilter, last *DeadKey, atMost int) ([]int64, error) {
-	state := filter.State
-	if state == "" {
-		state = "open"
-	}
+// FindDeadLetters returns the IDs of up to atMost dead letters, the latest failure first. If atMost is zero, it
+// returns all.
+func (s *Store) FindDeadLetters(ctx context.Context, filter DeadFilter, atMost int) ([]int64, error) {
 	failedAt, id := filter.After.columns()
-	lastAt, lastID := last.columns()
+	lastAt, lastID := filter.last.columns()
 	return postgres.ValuesWithin[int64](ctx, findTimeout, s.DB, "find dead letters", sql.Text("dead_find"),
-		state, postgres.OrNull(filter.Workspace), postgres.OrNull(filter.Definition), postgres.OrNull(filter.Error),
+		cmp.Or(filter.State, "open"), postgres.OrNull(filter.Workspace), postgres.OrNull(filter.Definition),
+		postgres.OrNull(filter.Error),
 		filter.Since.At, filter.Since.Ago, filter.Until.At, filter.Until.Ago, postgres.OrNull(atMost), failedAt, id,
 		s.scoped(filter.Workspaces), lastAt, lastID)
 }
@@ -125,12 +115,7 @@ type Replay struct {
 // newest of its replays. If an earlier replay waits, runs or has completed, Replay changes nothing and returns that
 // item.
 func (s *Store) Replay(ctx context.Context, executionID, who string) (Replay, error) {
-	replays, err := postgres.Read[Replay](ctx, s.DB, "replay dead letter", sql.Text("dead_replay"), executionID, who,
-		s.Scope)
-	if err != nil || len(replays) == 0 {
-		return Replay{}, err
-	}
-	return replays[0], nil
+	return postgres.Row[Replay](ctx, s.DB, "replay dead letter", sql.Text("dead_replay"), executionID, who, s.Scope)
 }
 
 // Replayed is a dead letter with the new item that replays it.

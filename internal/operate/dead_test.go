@@ -19,10 +19,12 @@ func TestDeadLettersAreFoundReadReplayedAndDiscarded(t *testing.T) {
 	items := b.Buried(3, "line\nbreak")
 	hour := time.Hour
 	ids, err := b.FindDeadLetters(t.Context(),
-		operate.DeadFilter{Workspace: "shop", Definition: "order", Error: "LINE", Since: operate.Moment{Ago: &hour}}, 2)
+		operate.DeadFilter{Filter: operate.Filter{Workspace: "shop", Definition: "order", Error: "LINE",
+			Since: operate.Moment{Ago: &hour}}}, 2)
 	require.NoError(t, err)
 	require.Len(t, ids, 2)
-	ids, err = b.FindDeadLetters(t.Context(), operate.DeadFilter{Until: operate.Moment{Ago: &hour}}, 0)
+	ids, err = b.FindDeadLetters(t.Context(),
+		operate.DeadFilter{Filter: operate.Filter{Until: operate.Moment{Ago: &hour}}}, 0)
 	require.NoError(t, err)
 	require.Empty(t, ids)
 
@@ -64,15 +66,15 @@ func TestRetentionIsChangedAndLeavesTheOtherSettingsAlone(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
 	keep, keepDead := 36*time.Hour, 24*time.Hour
-	_, err := b.SetRetention(t.Context(), &keep, "me")
+	_, err := b.ChangeSettings(t.Context(), operate.Patch{"retention": keep.String()}, "me")
 	require.NoError(t, err)
-	_, err = b.SetDeadLetterRetention(t.Context(), &keepDead, "me")
+	_, err = b.ChangeSettings(t.Context(), operate.Patch{"dead_letter_retention": keepDead.String()}, "me")
 	require.NoError(t, err)
-	settings, err := b.SetSettings(t.Context(), nil, nil, nil, "me")
+	settings, err := b.ChangeSettings(t.Context(), operate.Patch{}, "me")
 	require.NoError(t, err)
 	require.Equal(t, operate.Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096},
 		settings.Is)
-	change, err := b.SetRetention(t.Context(), nil, "me")
+	change, err := b.ChangeSettings(t.Context(), operate.Patch{"retention": nil}, "me")
 	require.NoError(t, err)
 	require.Equal(t, operate.SettingsChange{
 		Is:  operate.Settings{MaxClaims: 100, DeadLetterRetention: &keepDead, ResultBytes: 4096},
@@ -99,7 +101,7 @@ func TestASearchOfDeadLettersExaminesABoundedNumberAndGoesOn(t *testing.T) {
 	}
 	// That all failed at once must not keep the search from going on.
 	b.Execute("update pgdispatch.workflow_execution_queue set finished_at = date_trunc('hour', finished_at)")
-	filter, pages, seen := operate.DeadFilter{Error: "rare"}, 0, []int64{}
+	filter, pages, seen := operate.DeadFilter{Filter: operate.Filter{Error: "rare"}}, 0, []int64{}
 	for ; pages < 10; pages++ {
 		ids, next, err := b.SearchDeadLetters(t.Context(), filter, 2, 5)
 		require.NoError(t, err)

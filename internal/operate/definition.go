@@ -12,7 +12,6 @@ import (
 )
 
 const (
-	maxTemporalID = 1000 // bytes of a workflow type, task queue or namespace
 	// versionTries is how often a version is added again if another one is added at the same moment.
 	versionTries = 5
 	// definitionsLooked is the number of a workspace's definitions that CompleteDefinitions looks at.

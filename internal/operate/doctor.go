@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
@@ -35,12 +36,8 @@ type Server struct {
 
 // Server returns the properties of the server, the database and the role.
 func (s *Store) Server(ctx context.Context) (Server, error) {
-	servers, err := postgres.Read[Server](ctx, s.DB, "read the server's settings", sql.Text("doctor_server"))
-	if err != nil || len(servers) == 0 {
-		return Server{}, err
-	}
-	server := servers[0]
-	if server.NotifyUsage >= notify.QueueBound {
+	server, err := postgres.Row[Server](ctx, s.DB, "read the server's settings", sql.Text("doctor_server"))
+	if err == nil && server.NotifyUsage >= notify.QueueBound {
 		server.NotifyHolder, err = notify.QueueHolder(ctx, s.DB)
 	}
 	return server, err
@@ -132,27 +129,21 @@ type ListenSession struct {
 // listener's session and the time from sending to receiving. An error that wraps the context's error means that the
 // notification did not arrive in time.
 func (s *Store) Hear(ctx context.Context, listener *pgx.Conn, token string) (ListenSession, time.Duration, error) {
-	sessions, err := postgres.Read[ListenSession](ctx, listener, "read the listener's settings",
-		sql.Text("doctor_session"))
-	if err != nil || len(sessions) == 0 {
-		return ListenSession{}, 0, err
-	}
-	if err := postgres.Exec(ctx, listener, "listen", sql.Text("doctor_listen")); err != nil {
-		return sessions[0], 0, err
+	session, err := postgres.Row[ListenSession](ctx, listener, "read the listener's settings", sql.Text("doctor_session"))
+	if err == nil {
+		err = postgres.Exec(ctx, listener, "listen", sql.Text("doctor_listen"))
 	}
 	sent := time.Now()
-	if err := (&notify.PoolPinger{DB: s.DB}).Ping(ctx, doctorChannel, token); err != nil {
-		return sessions[0], 0, err
+	if err == nil {
+		err = (&notify.PoolPinger{DB: s.DB}).Ping(ctx, doctorChannel, token)
 	}
-	for {
-		heard, err := listener.WaitForNotification(ctx)
-		if err != nil {
-			return sessions[0], 0, fmt.Errorf("receive a notification: %w", err)
-		}
-		if heard.Payload == token {
-			return sessions[0], time.Since(sent), nil
+	for err == nil {
+		var heard *pgconn.Notification
+		if heard, err = listener.WaitForNotification(ctx); err == nil && heard.Payload == token {
+			return session, time.Since(sent), nil
 		}
 	}
+	return session, 0, fmt.Errorf("hear a notification: %w", err)
 }
 
 // judgedLimits is how many limits doctor judges, the oldest.

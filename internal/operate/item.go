@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
@@ -92,15 +95,20 @@ func (i Item) EndedAgo() time.Duration {
 	return i.CreatedAt.Add(i.Age).Sub(*i.FinishedAt)
 }
 
+// Filter selects items or dead letters. The zero value selects all.
+type Filter struct {
+	Workspace  string // ID or name; empty means any; a name selects all workspaces with that name
+	Definition string // ID or name; empty means any
+	Error      string // a part of last_error, ignoring case; empty means any
+	Since      Moment // enqueued at or after, of dead letters failed
+	Until      Moment // enqueued at or before, of dead letters failed
+}
+
 // ItemFilter selects items. The zero value selects all.
 type ItemFilter struct {
-	States     []string // such as PENDING; nil means any
-	Workspace  string   // ID or name; empty means any; a name selects all workspaces with that name
-	Definition string   // ID or name; empty means any
-	Error      string   // a part of last_error, ignoring case; empty means any
-	Since      Moment   // enqueued at or after
-	Until      Moment   // enqueued at or before
-	Before     int64    // only items with a lower ID; zero means any
+	Filter
+	States []string // such as PENDING; nil means any
+	Before int64    // only items with a lower ID; zero means any
 	// The others are for ListItems only.
 	Priority *int     // nil means any
 	Key      string   // the limit key; empty means any
@@ -127,6 +135,52 @@ func (s *Store) Items(ctx context.Context, items []int64, executions []string, w
 	}
 	slices.SortStableFunc(found, func(a, b Item) int { return places[a.ID] - places[b.ID] })
 	return found, err
+}
+
+// ParseRef returns what a reference to an item names: its ID, or the ID of its execution, which "execution-" may
+// precede. Both are zero if it can only be a workflow ID that the item names.
+func ParseRef(ref string) (item int64, execution string) {
+	if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
+		return id, ""
+	}
+	if id := strings.ToLower(temporal.TrimID(ref)); IsUUID(id) {
+		return 0, id
+	}
+	return 0, ""
+}
+
+// ItemsNamed returns the items of each reference, the newest first. A workflow ID that items name stands for those that
+// have not ended: an index of all others would slow down each insert.
+func (s *Store) ItemsNamed(ctx context.Context, refs []string, withParams bool) (map[string][]Item, error) {
+	ids, executions, workflows := []int64{}, []string{}, []string{}
+	for _, ref := range refs {
+		switch id, execution := ParseRef(ref); {
+		case id != 0:
+			ids = append(ids, id)
+		case execution != "":
+			executions = append(executions, execution)
+		case utf8.ValidString(ref) && !strings.Contains(ref, "\x00"): // others cannot exist
+			workflows = append(workflows, ref)
+		}
+	}
+	if len(workflows) > 0 {
+		open, err := postgres.Values[int64](ctx, s.DB, "find workflow IDs", sql.Text("item_named"), workflows, s.Scope)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, open...)
+	}
+	items, err := s.Items(ctx, ids, executions, withParams)
+	named := map[string][]Item{}
+	for _, ref := range refs {
+		id, execution := ParseRef(ref)
+		for _, i := range items {
+			if i.ID == id || i.ExecutionID == execution || id == 0 && execution == "" && i.WorkflowID == ref {
+				named[ref] = append(named[ref], i)
+			}
+		}
+	}
+	return named, err
 }
 
 // ItemPage is a page of items, the newest first.

@@ -18,12 +18,11 @@ import (
 
 // Bounds of a limit's rates. See sql/schema/limits.sql.
 const (
-	maxWindows             = 4
-	maxStarts              = 1_000_000
-	minWindow, maxWindow   = time.Second, 24 * time.Hour
-	maxConcurrentOfKey     = 100_000
-	noLimit                = "off"
-	longestListOfKeyLimits = 2
+	maxWindows           = 4
+	maxStarts            = 1_000_000
+	minWindow, maxWindow = time.Second, 24 * time.Hour
+	maxKey               = 200 // characters
+	noLimit              = "off"
 )
 
 // KeyLimit is a limit of the items with a limit key, in a workspace or over all workspaces.
@@ -130,17 +129,22 @@ func ParseRates(text string) (Rates, error) {
 	return rates, nil
 }
 
-// ParseKeyLimit reads how many items with a key may run at once. "off" means no limit.
-func ParseKeyLimit(text string) (*int, error) {
-	if text == noLimit {
-		return nil, nil
+// RatesPatch is ParseRates for a limit's patch.
+func RatesPatch(text string) (Patch, error) {
+	rates, err := ParseRates(text)
+	if err != nil || rates == nil {
+		return Patch{"max_starts": nil, "per": nil}, err
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > maxConcurrentOfKey {
-		return nil, fmt.Errorf("the limit is %.80q: it must be off, or a whole number from 0 to %d", text,
-			maxConcurrentOfKey)
+	starts, per := []int{}, []string{}
+	for _, rate := range rates {
+		starts, per = append(starts, rate.Starts), append(per, rate.Per.String())
 	}
-	return &n, nil
+	return Patch{"max_starts": starts, "per": per}, nil
+}
+
+// MaxPatch parses how many items with a key may run at once. "off" means no limit.
+func MaxPatch(text string) (Patch, error) {
+	return numberPatch("max_concurrent", "limit", text, noLimit, "")
 }
 
 // CheckKey refuses a limit key that no item can have.
@@ -205,7 +209,7 @@ func (s *Store) KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]Key
 	if key == "" {
 		return nil, nil
 	}
-	return s.keyLimits(ctx, KeyLimitFilter{WorkspaceID: workspaceID, Key: key}, true, longestListOfKeyLimits)
+	return s.keyLimits(ctx, KeyLimitFilter{WorkspaceID: workspaceID, Key: key}, true, 2)
 }
 
 func (s *Store) keyLimits(ctx context.Context, f KeyLimitFilter, counted bool, atMost int) ([]KeyLimit, error) {
@@ -239,39 +243,18 @@ func (l *KeyLimit) readRates() {
 	}
 }
 
-// KeyLimitChange changes a limit. Fields that are not set stay as they are.
-type KeyLimitChange struct {
-	SetMax        bool
-	MaxConcurrent *int // nil means no limit
-	SetRates      bool
-	Rates         Rates // nil means no limit
-	Paused        *bool // nil leaves it unchanged
-}
-
 // SetKeyLimit changes or adds the limit of a key in a workspace, or over all workspaces if workspaceID is empty.
-func (s *Store) SetKeyLimit(ctx context.Context, workspaceID, key string, c KeyLimitChange, command,
+func (s *Store) SetKeyLimit(ctx context.Context, workspaceID, key string, patch Patch, command,
 	who string) (Change, error) {
 	if !s.mayLimit(workspaceID) {
 		return nil, fmt.Errorf("set limit: %w", ErrAll)
 	}
-	var starts []int
-	var per []time.Duration
-	for _, rate := range c.Rates {
-		starts, per = append(starts, rate.Starts), append(per, rate.Per)
-	}
-	text, err := postgres.Value[string](ctx, s.DB, "set limit", sql.Text("limit_set"), postgres.OrNull(workspaceID), key,
-		c.SetMax, c.MaxConcurrent, c.SetRates, starts, per, who, command, c.Paused)
+	change, err := postgres.Value[Change](ctx, s.DB, "set limit", sql.Text("limit_set"), postgres.OrNull(workspaceID), key,
+		patch.text(), command, who)
 	if postgres.HasCode(err, uniqueViolation) {
 		err = errors.Join(err, errors.New("another session has just added this limit: repeat the command"))
 	}
-	if err != nil {
-		return nil, err
-	}
-	change := Change{}
-	if err := json.Unmarshal([]byte(text), &change); err != nil {
-		return nil, fmt.Errorf("read the change of a limit: %w", err)
-	}
-	return change, nil
+	return change, err
 }
 
 // RemoveKeyLimit deletes a limit, and reports whether there was one.

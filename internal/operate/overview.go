@@ -53,7 +53,7 @@ func (s *Store) Overview(ctx context.Context) (o Overview, err error) {
 		if o.Stalled, err = s.Stalled(ctx, mostStalled); err != nil {
 			return err
 		}
-		o.Minutes, err = s.activity(ctx, overviewSpan)
+		o.Minutes, err = s.Activity(ctx, overviewSpan)
 		return err
 	})
 	err = g.Wait()

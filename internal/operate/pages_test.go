@@ -23,8 +23,8 @@ func TestAWorkspaceIsReadWithItsOwnSettings(t *testing.T) {
 		[]claim.Settlement{{ID: batch.Items[0].ID, Token: batch.Items[0].Token, Error: "no"}})
 	require.NoError(t, err)
 	rate := .5
-	_, err = b.ChangeWorkspace(t.Context(), busy, "me", "workspaces set-rate",
-		operate.WorkspaceChange{SetStarts: true, Starts: &rate})
+	_, err = b.ChangeWorkspace(t.Context(), busy, operate.Patch{"max_starts_per_second": rate},
+		"workspaces set-rate", "me")
 	require.NoError(t, err)
 
 	w, found, err := b.WorkspaceDetail(t.Context(), busy)
@@ -51,8 +51,8 @@ func TestWhatWasDoneToOneThingIsFoundAmongAllElse(t *testing.T) {
 	first, second := b.NewWorkspace("first", 5), b.NewWorkspace("second", 5)
 	for n, workspace := range []string{first, second, first} {
 		paused := n < 2
-		_, err := b.ChangeWorkspace(t.Context(), workspace, fmt.Sprint("person ", n), "workspaces pause",
-			operate.WorkspaceChange{Paused: &paused})
+		_, err := b.ChangeWorkspace(t.Context(), workspace, operate.Patch{"paused": paused}, "workspaces pause",
+			fmt.Sprint("person ", n))
 		require.NoError(t, err)
 	}
 	who := func(f operate.AuditFilter) (names []string) {

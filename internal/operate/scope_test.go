@@ -141,10 +141,9 @@ func TestWorkspacesAreNamedByIDOrName(t *testing.T) {
 
 // unscoped are the statements that are not given the scope of a Store, by the reason.
 var unscoped = map[string]string{
-	"they are the same for all workspaces": "replicas settings_get tier_list",
-	"a store within some workspaces does not execute them": "activity_read limit_remove limit_set limits_in_use " +
-		"retention_set settings_set",
-	"only the command line executes them": `definition_create definition_version definitions item_enqueue
+	"they are the same for all workspaces":                 "replicas settings_get tier_list",
+	"a store within some workspaces does not execute them": "limit_remove limit_set limits_in_use",
+	"only the command line executes them": `definition_create definition_version definitions
 		item_find item_purge items_enqueue items_enqueue_keyed items_open listen_ended
 		signal_send_to workspace_create workspace_list workspace_statistics`,
 }

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -40,10 +41,7 @@ func (s *Store) Signals(ctx context.Context, executionID string, states []string
 func (s *Store) SendSignal(ctx context.Context, executionID, name, payload, who string) (int64, error) {
 	sent, err := postgres.Values[int64](ctx, s.DB, "send signal", sql.Text("signal_send"), executionID, name,
 		postgres.OrNull(payload), who, s.Scope)
-	if err != nil || len(sent) == 0 {
-		return 0, err
-	}
-	return sent[0], nil
+	return cmp.Or(append(sent, 0)...), err
 }
 
 // SendSignalTo sends a signal to the newest item of a workspace that names the workflow ID and has not ended, and
@@ -62,12 +60,9 @@ type Resent struct {
 // ResendSignal sends a signal that was given up again: to its execution, or to the replay of its item. It returns false
 // if executionID is not empty and the signal is of another execution, or if it is not in scope.
 func (s *Store) ResendSignal(ctx context.Context, id int64, executionID, who string) (Resent, bool, error) {
-	sent, err := postgres.Read[Resent](ctx, s.DB, "send signal again", sql.Text("signal_resend"), id,
+	sent, err := postgres.Row[Resent](ctx, s.DB, "send signal again", sql.Text("signal_resend"), id,
 		postgres.OrNull(executionID), who, s.Scope)
-	if err != nil || len(sent) == 0 {
-		return Resent{}, false, err
-	}
-	return sent[0], true, nil
+	return sent, sent.ID != 0, err
 }
 
 // RequestStop cancels an item that waits, or requests the stop of its workflow. It returns WITHDRAWN, REQUESTED,

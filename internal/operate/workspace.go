@@ -77,12 +77,9 @@ func (s *Store) Workspaces(ctx context.Context, partOfName, afterID string, atMo
 
 // Workspace returns a workspace, or false if it does not exist.
 func (s *Store) Workspace(ctx context.Context, id string) (Workspace, bool, error) {
-	found, err := postgres.Read[Workspace](ctx, s.DB, "read workspace", sql.Text("workspace_list"), []string{id},
+	w, err := postgres.Row[Workspace](ctx, s.DB, "read workspace", sql.Text("workspace_list"), []string{id},
 		(*string)(nil), (*string)(nil), 1)
-	if err != nil || len(found) == 0 {
-		return Workspace{}, false, err
-	}
-	return found[0], true, nil
+	return w, w.ID != "", err
 }
 
 // WorkspaceDetail is a workspace with its recent failures. Waiting, Scheduled and Running count up to CountLimit.
@@ -93,12 +90,9 @@ type WorkspaceDetail struct {
 
 // WorkspaceDetail returns a workspace, or false if it does not exist. Its cost does not grow with the number of items.
 func (s *Store) WorkspaceDetail(ctx context.Context, id string) (WorkspaceDetail, bool, error) {
-	found, err := postgres.Read[WorkspaceDetail](ctx, s.DB, "read workspace", sql.Text("view_workspace"), id, CountLimit,
+	w, err := postgres.Row[WorkspaceDetail](ctx, s.DB, "read workspace", sql.Text("view_workspace"), id, CountLimit,
 		depthLimit, s.Scope)
-	if err != nil || len(found) == 0 {
-		return WorkspaceDetail{}, false, err
-	}
-	return found[0], true, nil
+	return w, w.ID != "", err
 }
 
 // WorkspaceOrder is the sort order of a list of workspaces: the highest value first, or by name.

@@ -33,7 +33,12 @@ func ReadWithin[T any](ctx context.Context, timeout time.Duration, on Conn, verb
 	return collect(ctx, timeout, on, verb, pgx.RowToStructByName[T], statement, args)
 }
 
-// RowWithin is ReadWithin for a statement that returns one row.
+// Row is Read for a statement that returns one row or none, which leaves the struct zero.
+func Row[T any](ctx context.Context, on Conn, verb, statement string, args ...any) (row T, err error) {
+	return RowWithin[T](ctx, Timeout, on, verb, statement, args...)
+}
+
+// RowWithin is Row with another timeout.
 func RowWithin[T any](ctx context.Context, timeout time.Duration, on Conn, verb, statement string,
 	args ...any) (row T, err error) {
 	rows, err := ReadWithin[T](ctx, timeout, on, verb, statement, args...)

@@ -58,7 +58,7 @@ func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 			_, err = store.Sweep(ctx, 10)
 			require.NoError(t, err)
 			require.NoError(t, (&notify.PoolPinger{DB: pool}).Ping(ctx, "pgdispatch", ""))
-			_, err = store.SetSettings(ctx, new(7), new(false), nil, "me")
+			_, err = store.ChangeSettings(ctx, operate.Patch{"max_claims": 7, "paused": false}, "me")
 			require.NoError(t, err)
 			settings, err := store.Settings(ctx)
 			require.NoError(t, err)

@@ -1,40 +1,18 @@
 -- Items, as operators see and change them.
 
--- The items of the JSON array $1. A duration is in seconds from now.
+-- The items of the JSON array $1. Durations are from now.
 {{ define "lines" -}}
 rows from (jsonb_to_recordset($1::jsonb) as (workspace_id uuid, definition_id uuid, params jsonb, priority integer,
-        run_at timestamptz, run_in float8, start_before timestamptz, start_in float8, idempotency_key text, limit_key text, traceparent text,
-        start_options jsonb, workflow_id text, key text, on_conflict text, quiet float8, at_most float8)) with ordinality l
+        run_at timestamptz, run_in interval, start_before timestamptz, start_in interval, idempotency_key text, limit_key text, traceparent text,
+        start_options jsonb, workflow_id text, key text, on_conflict text, quiet interval, at_most interval)) with ordinality l
 {{- end }}
-{{ define "run_at" }}coalesce(l.run_at, now() + make_interval(secs => l.run_in)){{ end }}
-{{ define "start_before" }}coalesce(l.start_before, now() + make_interval(secs => l.start_in)){{ end }}
-
--- name: item_enqueue
--- writes a new item and the audit log
--- $1 workspace, $2 definition, $3 params, $4 priority, $5 run_at or, if that is null, $6 from now (null: at once), $7
--- idempotency key, $8 who, $9 limit key, $10 start_before or, if that is null, $11 from now (null: any time), $12
--- workflow ID. Inserts one PENDING item, or finds the one that already has this key.
-with made as (
-    insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, limit_key,
-         start_before, workflow_id)
-    values ($1::text::uuid, $2::text::uuid, $3::text::jsonb, $4::integer, coalesce($5::timestamptz, now() + $6::interval, now()), $7::text, $9::text,
-            coalesce($10::timestamptz, now() + $11::interval), $12::text)
-    on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing
-    returning id, execution_id, workspace_id
-), noted as (
-    insert into pgdispatch.admin_log (who, action, subject, details)
-    select $8::text, 'enqueue', 'items', jsonb_build_object('items', jsonb_build_array(m.id), 'workspace', m.workspace_id) from made m
-)
-select m.id, m.execution_id::text, true as inserted from made m
-union all
-select q.id, q.execution_id::text, false
-from pgdispatch.workflow_execution_queue q
-where q.workspace_id = $1::text::uuid and q.idempotency_key = $7::text and not exists (select from made)
+{{ define "run_at" }}coalesce(l.run_at, now() + l.run_in){{ end }}
+{{ define "start_before" }}coalesce(l.start_before, now() + l.start_in){{ end }}
 
 -- name: items_enqueue
 -- writes new items and the audit log
 -- $1 a JSON array with an item each, $2 who. Inserts PENDING items, except those whose idempotency key an item of the
--- workspace has already, and returns the IDs of the new ones.
+-- workspace has already, and returns both.
 with made as (
     insert into pgdispatch.workflow_execution_queue
         (workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, limit_key, start_options, start_before,
@@ -46,7 +24,7 @@ with made as (
     from {{ template "lines" }}
     order by l.ordinality
     on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing
-    returning id, workspace_id
+    returning id, execution_id, workspace_id
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
     select $2::text, 'enqueue', 'items',
@@ -54,7 +32,14 @@ with made as (
     from made m
     having count(*) > 0
 )
-select m.id from made m
+select m.id, m.execution_id::text, 'inserted' as action from made m
+union all
+select q.id, q.execution_id::text, 'existing'
+from {{ template "lines" }}
+cross join lateral (
+    select q.id, q.execution_id from pgdispatch.workflow_execution_queue q
+    where q.workspace_id = l.workspace_id and q.idempotency_key = l.idempotency_key limit 1 -- per row
+) q
 
 -- name: items_enqueue_keyed
 -- writes new items or waiting ones, and the audit log
@@ -65,7 +50,7 @@ with made as materialized (
     from {{ template "lines" }}
     cross join lateral pgdispatch.enqueue(workspace_id => l.workspace_id, workflow_definition_id => l.definition_id, params => l.params,
         priority => l.priority, run_at => {{ template "run_at" }}, key => l.key, on_conflict => l.on_conflict,
-        quiet => make_interval(secs => l.quiet), at_most => make_interval(secs => l.at_most), traceparent => l.traceparent,
+        quiet => l.quiet, at_most => l.at_most, traceparent => l.traceparent,
         limit_key => l.limit_key, start_options => l.start_options, workflow_id => l.workflow_id,
         start_before => {{ template "start_before" }}) e
 ), noted as (
@@ -142,6 +127,14 @@ left join pgdispatch.enqueue_keys k on k.item_id = q.id
 left join pgdispatch.parked_items p on p.item_id = q.id and p.attempts = q.attempt_count and q.status in ('PENDING', 'CLAIMED')
 where (q.id = any ($1::bigint[]) or q.execution_id = any ($2::text[]::uuid[])) and ($4::text[] is null or q.workspace_id = any ($4::text[]::uuid[]))
 order by q.id desc
+
+-- name: item_named
+-- reads
+-- $1 workflow IDs, $2 workspaces (null: all). Items that name one of them and have not ended, the newest first.
+select q.id from pgdispatch.workflow_execution_queue q
+where q.workflow_id = any ($1::text[]) and q.stage in ('WAITS', 'HOLDS', 'DOUBT')
+  and ($2::text[] is null or q.workspace_id = any ($2::text[]::uuid[]))
+order by q.id + 0 desc limit 100 -- not by the index of IDs
 
 -- name: item_nodes
 -- reads

@@ -52,34 +52,31 @@ order by a.limit_id, a.minute
 
 -- name: limit_set
 -- writes a limit and the audit log
--- $1 workspace (null: over all workspaces), $2 key, $3 whether to set max_concurrent and $4 its value (null: no limit), $5
--- whether to set the rates, $6 max_starts and $7 per (null: no limit), $8 who, $9 the command, $10 whether it is paused (null:
--- unchanged). Adds the limit if there is none. Returns {"column": [before, after]}.
+-- $1 workspace (null: over all workspaces), $2 key, $3 {"column": value} of those to change, $4 the command, $5 who. Adds the
+-- limit if there is none. Returns {"column": [before, after]}.
 with was as materialized (
-    select l.* from pgdispatch.limits l where l.key = $2::text and l.workspace_id is not distinct from $1::text::uuid for update
+    select l.id, l as held from pgdispatch.limits l
+    where l.key = $2::text and l.workspace_id is not distinct from $1::text::uuid for update
 ), changed as (
     update pgdispatch.limits l
-    set max_concurrent = case when $3::boolean then $4::integer else l.max_concurrent end,
-        max_starts = case when $5::boolean then $6::integer[] else l.max_starts end,
-        per = case when $5::boolean then $7::interval[] else l.per end,
-        paused = coalesce($10::boolean, l.paused)
-    from was
+    set max_concurrent = n.max_concurrent, max_starts = n.max_starts, per = n.per, paused = n.paused
+    from was, jsonb_populate_record(was.held, $3::jsonb) n
     where l.id = was.id
-    returning pgdispatch.row_change(to_jsonb(was), to_jsonb(l)) as details
+    returning pgdispatch.row_change(to_jsonb(was.held), to_jsonb(l)) as details
 ), made as (
     insert into pgdispatch.limits (workspace_id, key, max_concurrent, max_starts, per, paused)
-    select $1::text::uuid, $2::text, case when $3::boolean then $4::integer end, case when $5::boolean then $6::integer[] end,
-           case when $5::boolean then $7::interval[] end, coalesce($10::boolean, false)
+    select $1::text::uuid, $2::text, n.max_concurrent, n.max_starts, n.per, coalesce(n.paused, false)
+    from jsonb_populate_record(null::pgdispatch.limits, $3::jsonb) n
     where not exists (select from was)
     returning pgdispatch.row_change('{"max_concurrent": null, "max_starts": null, "per": null, "paused": false}', to_jsonb(limits)) as details
 ), done as (
     select details from changed union all select details from made
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
-    select $8::text, $9::text, coalesce('workspace ' || $1::text, 'limits'), d.details || jsonb_build_object('limit_key', $2::text)
+    select $5::text, $4::text, coalesce('workspace ' || $1::text, 'limits'), d.details || jsonb_build_object('limit_key', $2::text)
     from done d where d.details <> '{}'
 )
-select d.details::text from done d
+select d.details from done d
 
 -- name: limit_remove
 -- writes a limit and the audit log

@@ -6,54 +6,26 @@ select s.max_claims, s.paused, s.retention, s.dead_letter_retention, s.result_by
 
 -- name: settings_set
 -- writes settings and the audit log
--- $1 max_claims, $2 paused, $3 result_bytes, $4 notify_ended; null leaves one unchanged. $5 who. Writes nothing if nothing
+-- $1 {"column": value} of those to change, $2 who. Returns the settings before and after. Writes nothing if nothing
 -- changes, so that the row as it is tells whether its last change is in the audit log: see paused_by.
 with was as materialized (
-    select s.* from pgdispatch.settings s for update
+    select s as held from pgdispatch.settings s for update
+), wanted as materialized (
+    select n as row from was w cross join lateral jsonb_populate_record(w.held, $1::jsonb) n
 ), changed as (
     update pgdispatch.settings s
-    set max_claims = coalesce($1::integer, s.max_claims), paused = coalesce($2::boolean, s.paused),
-        result_bytes = coalesce($3::integer, s.result_bytes), notify_ended = coalesce($4::boolean, s.notify_ended)
-    from was
-    where s.singleton = was.singleton
-      and (s.max_claims, s.paused, s.result_bytes, s.notify_ended) is distinct from
-          (coalesce($1::integer, s.max_claims), coalesce($2::boolean, s.paused), coalesce($3::integer, s.result_bytes),
-           coalesce($4::boolean, s.notify_ended))
-    returning s.*, pgdispatch.row_change(to_jsonb(was), to_jsonb(s)) as details
+    set max_claims = (n.row).max_claims, paused = (n.row).paused, retention = (n.row).retention,
+        dead_letter_retention = (n.row).dead_letter_retention, result_bytes = (n.row).result_bytes, notify_ended = (n.row).notify_ended
+    from was w, wanted n
+    where s.singleton and w.held is distinct from n.row
+    returning pgdispatch.row_change(to_jsonb(w.held), to_jsonb(s)) as details
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
-    select $5::text, 'settings set', 'settings', c.details from changed c
+    select $2::text, 'settings set', 'settings', c.details from changed c
 )
-select coalesce(c.max_claims, w.max_claims) as max_claims, coalesce(c.paused, w.paused) as paused,
-       w.retention, w.dead_letter_retention, coalesce(c.result_bytes, w.result_bytes) as result_bytes,
-       coalesce(c.notify_ended, w.notify_ended) as notify_ended,
-       w.max_claims as was_max_claims, w.paused as was_paused, w.retention as was_retention,
-       w.dead_letter_retention as was_dead_letter_retention, w.result_bytes as was_result_bytes, w.notify_ended as was_notify_ended
-from was w
-left join changed c on true
-
--- name: retention_set
--- writes settings and the audit log
--- $1 whether to set retention, $2 its value; $3 and $4 likewise for dead letters. Null is off: kept forever. $5 who. Writes
--- nothing if nothing changes: as settings_set.
-with was as materialized (
-    select s.*, case when $1::boolean then $2::interval else s.retention end as keep,
-           case when $3::boolean then $4::interval else s.dead_letter_retention end as keep_dead
-    from pgdispatch.settings s for update
-), changed as (
-    update pgdispatch.settings s
-    set retention = was.keep, dead_letter_retention = was.keep_dead
-    from was
-    where s.singleton = was.singleton and (s.retention, s.dead_letter_retention) is distinct from (was.keep, was.keep_dead)
-    returning pgdispatch.row_change(to_jsonb(was), to_jsonb(s)) as details
-), noted as (
-    insert into pgdispatch.admin_log (who, action, subject, details)
-    select $5::text, 'settings set', 'settings', c.details from changed c
-)
-select w.max_claims, w.paused, w.keep as retention, w.keep_dead as dead_letter_retention, w.result_bytes, w.notify_ended,
-       w.max_claims as was_max_claims, w.paused as was_paused, w.retention as was_retention,
-       w.dead_letter_retention as was_dead_letter_retention, w.result_bytes as was_result_bytes, w.notify_ended as was_notify_ended
-from was w
+select (v.row).max_claims, (v.row).paused, (v.row).retention, (v.row).dead_letter_retention, (v.row).result_bytes, (v.row).notify_ended
+from (select 1, w.held from was w union all select 2, n.row from wanted n) v (version, row)
+order by v.version
 
 -- name: tier_list
 -- reads

@@ -33,40 +33,37 @@ cross join lateral pgdispatch.holders_of(p.id, {{ . }}::integer) h
 
 -- name: workspace_create
 -- writes a workspace and the audit log
--- $1 name, $2 plan (null: FREE), $3 its own limit (null: the plan's), $4 starts per second (null: no limit), $5 whether it
--- is paused, $6 who, $7 its own burst limit (null: the plan's).
+-- $1 name, $2 {"column": value} of the others, $3 who.
 with made as (
     insert into pgdispatch.workspaces (name, plan, max_concurrent_workflows, max_starts_per_second, paused, max_burst_workflows)
-    values ($1::text, coalesce($2::text, 'FREE'), $3::integer, $4::double precision, $5::boolean, $7::integer)
+    select $1::text, coalesce(n.plan, 'FREE'), n.max_concurrent_workflows, n.max_starts_per_second, coalesce(n.paused, false), n.max_burst_workflows
+    from jsonb_populate_record(null::pgdispatch.workspaces, $2::jsonb) n
     returning id, name, plan, max_concurrent_workflows, max_starts_per_second, paused, max_burst_workflows
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
-    select $6::text, 'workspaces create', 'workspace ' || m.id, jsonb_strip_nulls(to_jsonb(m) - 'id') from made m
+    select $3::text, 'workspaces create', 'workspace ' || m.id, jsonb_strip_nulls(to_jsonb(m) - 'id') from made m
 )
 select m.id::text, m.plan from made m
 
 -- name: workspace_set
 -- writes a workspace and the audit log
--- $1 workspace, $2 who, $3 the command; $4 plan and $5 paused (null: unchanged); $6 whether to set the limit and $7 its
--- value (null: the plan's); $8 and $9 likewise the starts per second (null: no limit), $10 and $11 the burst limit (null:
--- the plan's); $12 only if it is one of these (null: any). Returns {"column": [before, after]}.
+-- $1 workspace, $2 who, $3 the command, $4 {"column": value} of those to change, $5 only if it is one of these (null: any).
+-- Returns {"column": [before, after]}.
 with was as materialized (
-    select w.* from pgdispatch.workspaces w where w.id = $1::text::uuid and ($12::text[] is null or w.id = any ($12::text[]::uuid[])) for update
+    select w.id, w as held from pgdispatch.workspaces w
+    where w.id = $1::text::uuid and ($5::text[] is null or w.id = any ($5::text[]::uuid[])) for update
 ), changed as (
     update pgdispatch.workspaces w
-    set plan = coalesce($4::text, w.plan),
-        paused = coalesce($5::boolean, w.paused),
-        max_concurrent_workflows = case when $6::boolean then $7::integer else w.max_concurrent_workflows end,
-        max_starts_per_second = case when $8::boolean then $9::double precision else w.max_starts_per_second end,
-        max_burst_workflows = case when $10::boolean then $11::integer else w.max_burst_workflows end
-    from was
+    set plan = n.plan, paused = n.paused, max_concurrent_workflows = n.max_concurrent_workflows,
+        max_starts_per_second = n.max_starts_per_second, max_burst_workflows = n.max_burst_workflows
+    from was, jsonb_populate_record(was.held, $4::jsonb) n
     where w.id = was.id
-    returning w.id, pgdispatch.row_change(to_jsonb(was), to_jsonb(w)) as details
+    returning w.id, pgdispatch.row_change(to_jsonb(was.held), to_jsonb(w)) as details
 ), noted as (
     insert into pgdispatch.admin_log (who, action, subject, details)
     select $2::text, $3::text, 'workspace ' || c.id, c.details from changed c where c.details <> '{}'
 )
-select c.details::text from changed c
+select c.details from changed c
 
 -- name: workspace_find
 -- reads

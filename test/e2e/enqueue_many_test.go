@@ -57,9 +57,11 @@ func TestManyItemsAreEnqueuedFromNDJSONAndFromCSV(t *testing.T) {
 		require.Zero(t, code, "%s: %s", name, errs)
 		require.Equal(t, "enqueued 3 items\n", out)
 		require.Equal(t, want, d.rows(), name)
-		require.Equal(t, "ann enqueue {1,2,3}", d.value(`select who || ' ' || action || ' '
+		require.Equal(t, "ann enqueue {4,5,6}", d.value(`select who || ' ' || action || ' '
 			|| array(select jsonb_array_elements_text(details -> 'items'))::text
 			from pgdispatch.admin_log`))
+		out, _, _ = d.feeds(text, "order", "--workspace", "shop", "--dry-run")
+		require.Equal(t, "would enqueue 1 item; 2 had their key already\n", out)
 		out, _, _ = d.feeds(text, "order", "--workspace", "shop", "-o", "json")
 		require.JSONEq(t, `{"enqueued": 1, "existing": 2, "replaced": 0, "invalid": 0, "dry_run": false, "through_line": `+
 			map[string]string{"NDJSON": "4", "CSV": "5"}[name]+`}`, out,
@@ -121,23 +123,24 @@ func TestABadKeyOrStartOptionIsNamed(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	for bad, want := range map[string]string{
-		`{"workspace": "shop", "definition": "order", "start_options": []}`: "line 3: start_options is []: it " +
-			"must be an object",
+		`{"workspace": "shop", "definition": "order", "start_options": []}`: "line 3: enqueue items: ERROR: " +
+			"start_options",
 		`{"workspace": "shop", "definition": "order", "start_options": {"retry": 1}}`: "line 3: enqueue items: ERROR: " +
 			"start_options has no field retry (SQLSTATE PGD11)\ndocs/enqueue.md lists the fields.\n",
-		`{"workspace": "shop", "definition": "order", "on_conflict": "skip"}`: "line 3: on_conflict, quiet and at_most " +
-			"need a key",
-		`{"workspace": "shop", "definition": "order", "key": "a", "on_conflict": "drop"}`: `line 3: on_conflict is "drop": ` +
-			"it must be skip, replace or debounce",
-		`{"workspace": "shop", "definition": "order", "key": "a", "on_conflict": "debounce"}`: "line 3: quiet is missing",
+		`{"workspace": "shop", "definition": "order", "on_conflict": "skip"}`: "line 3: enqueue items: ERROR: " +
+			"on_conflict, quiet and at_most need a key (SQLSTATE PGD50)\nPass a key, such as 'order-17'.\n",
+		`{"workspace": "shop", "definition": "order", "key": "a", "on_conflict": "drop"}`: "line 3: enqueue items: " +
+			"ERROR: on_conflict is drop: it must be skip, replace or debounce",
+		`{"workspace": "shop", "definition": "order", "key": "a", "on_conflict": "debounce"}`: "line 3: enqueue items: " +
+			"ERROR: quiet is null: it must be from 1 ms to 1 year",
 		`{"workspace": "shop", "definition": "order", "key": "a", "on_conflict": "debounce", "quiet": "5"}`: "line 3: " +
 			`quiet is "5": it must be a duration such as 500ms`,
-		`{"workspace": "shop", "definition": "order", "key": "a", "quiet": "5s"}`: "line 3: quiet and at_most need the " +
-			"on_conflict debounce",
+		`{"workspace": "shop", "definition": "order", "key": "a", "quiet": "5s"}`: "line 3: enqueue items: ERROR: " +
+			"quiet and at_most are for debounce, and on_conflict is skip",
 		`{"workspace": "shop", "definition": "order", "key": "a", "idempotency_key": "b"}`: "line 3: key and " +
 			"idempotency_key are both given",
 		`{"workspace": "shop", "definition": "order", "key": "a", "on_conflict": "debounce", "quiet": "5s", ` +
-			`"run_at": "1d"}`: "line 3: run_at must not be given with debounce",
+			`"run_at": "1d"}`: "line 3: enqueue items: ERROR: run_at must not be given with debounce",
 	} {
 		d.requireBadLine(bad, want)
 	}
@@ -151,25 +154,26 @@ func TestABadLineStopsWithItsNumberAndFieldAndThoseBeforeItStay(t *testing.T) {
 			`there are workspace, definition, params, priority, run_at, start_before, idempotency_key, limit_key, ` +
 			`workflow_id, traceparent, start_options, key, on_conflict, quiet, at_most; ` +
 			`did you mean "priority"?`,
-		`{"workspace": "shop", "definition": "order", "priority": 101}`: "line 3: priority is 101: it must " +
-			"be a whole number from -100 to 100",
+		`{"workspace": "shop", "definition": "order", "priority": 101}`: "line 3: enqueue items: ERROR: " +
+			"priority 101 is out of range: it must be between -100 and 100 (SQLSTATE PGD06)",
 		`{"workspace": "shop", "definition": "order", "priority": 1.5}`: `line 3: priority is "1.5"`,
-		`{"workspace": "shop", "definition": "order", "params": [1]}`: "line 3: params is [1]: it " +
-			"must be an object",
+		`{"workspace": "shop", "definition": "order", "params": [1]}`: "line 3: enqueue items: ERROR: " +
+			"params must be a JSON object, not array (SQLSTATE PGD04)",
 		`{"workspace": "shop", "definition": "order", "params": {"a": "\u0000"}}`:      "line 3: params: ",
 		`{"workspace": "shop", "definition": "order", "params": {"secret": 1e999999}}`: "line 3: ",
 		`{"workspace": "shop", "definition": "order", "run_at": "soon"}`: `line 3: ` +
 			`run_at is "soon": it must be a time`,
-		`{"workspace": "shop", "definition": "order", "run_at": "1999-01-01"}`: "line 3: run_at must lie between " +
-			"the years 2000 and 2200",
+		`{"workspace": "shop", "definition": "order", "run_at": "1999-01-01"}`: "line 3: enqueue items: ERROR: " +
+			"run_at 1999-01-01 00:00:00+00 is out of range: it must be between the years 2000 and 2200",
 		`{"workspace": "shop", "definition": "order", "idempotency_key": ""}`: "line 3: idempotency_key is empty",
 		`{"workspace": "shop", "definition": "order", "idempotency_key": 7}`:  "line 3: idempotency_key must be a string",
 		`{"workspace": "shop", "definition": "order", "limit_key": ""}`:       "line 3: limit_key is empty: leave it out, or",
 		`{"workspace": "shop", "definition": "order", "limit_key": 7}`:        "line 3: limit_key must be a string",
 		`{"workspace": "shop", "definition": "order", "limit_key": "` + strings.Repeat("ü", 201) + `"}`: "line 3: " +
-			"limit_key has 201 characters: it must have at most 200",
+			"enqueue items: ERROR: limit_key has 201 characters: a limit key must have 1 to 200",
 		`{"workspace": "shop", "definition": "order", "limit_key": "a\u0000b"}`: "line 3: limit_key must be text in UTF-8",
-		`{"workspace": "shop", "definition": "order", "traceparent": "00-x"}`:   "line 3: traceparent must be such as",
+		`{"workspace": "shop", "definition": "order", "traceparent": "00-x"}`: "line 3: enqueue items: ERROR: " +
+			"traceparent is not a valid W3C trace context",
 		`{"workspace": "shoop", "definition": "order"}`: `line 3: ` +
 			`workspace: no workspace has the ID or name "shoop": `,
 		`{"workspace": "shop", "definition": "oder"}`: `line 3: definition: workspace "shop" ` +
@@ -234,6 +238,12 @@ func TestManyItemsGoInBatchesAndABadOneInTheMiddleIsFound(t *testing.T) {
 	require.Equal(t, "776", d.value("select max((params ->> 'n')::int)::text from pgdispatch.workflow_execution_queue"),
 		"none after it")
 	require.Equal(t, "776", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"), "all before it")
+	d.exec("delete from pgdispatch.workflow_execution_queue")
+	_, errs, code = d.feeds(text.String(), "--dry-run")
+	require.Equal(t, 1, code, "a dry run finds what the database refuses")
+	require.Contains(t, errs, "line 777: ")
+	require.Contains(t, errs, "the file has bad lines\nwould enqueue 1,200 items; 1 bad line\n")
+	require.Equal(t, "0", d.value("select count(*)::text from pgdispatch.workflow_execution_queue"))
 	d.exec("delete from pgdispatch.workflow_execution_queue")
 	out, errs, code := d.feeds(text.String(), "--skip-invalid")
 	require.Zero(t, code, errs)

@@ -55,7 +55,7 @@ func TestLimitsRefuseBadInputByName(t *testing.T) {
 	d := newDesk(t)
 	for message, args := range map[string][]string{
 		"nothing to set: give --max, --rates, or both":           {"set", "k"},
-		`--max: the limit is "-1": it must be off, or a whole`:   {"set", "k", "--max", "-1"},
+		`--max: the limit is "-1": it must be off or a whole`:    {"set", "k", "--max", "-1"},
 		`--rates: the rate "10" must be a number of starts per`:  {"set", "k", "--rates", "10"},
 		`--rates: the rate "-1/s" has -1 starts`:                 {"set", "k", "--rates", "-1/s"},
 		`--rates: the rate "1/25h" has a period of 25h0m0s`:      {"set", "k", "--rates", "1/25h"},

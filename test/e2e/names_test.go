@@ -84,11 +84,17 @@ func TestCommandsNameAWorkflowByTheIDThatItsItemNames(t *testing.T) {
 	require.Regexp(t, `(?m)^activity +mail-1$`, d.types("items", "show", "1"))
 	require.Contains(t, d.types("enqueue", "order", "--workspace", "shop", "--workflow-id", "order-2"),
 		"enqueued item 2: workflow order-2 on task queue orders.")
-	require.Regexp(t, `(?m)^workflow +order-2$`, d.types("items", "show", "2"))
+	require.Regexp(t, `(?m)^item +2\n(.*\n)*workflow +order-2$`, d.types("items", "show", "order-2"))
+	_, errs, code := d.tries("items", "wait", "order-2", "mail-1", "--timeout", "1ms")
+	require.Equal(t, 4, code, errs)
+	d.types("enqueue", "order", "--workspace", "shop", "--workflow-id", "order-2")
+	_, errs, _ = d.tries("items", "cancel", "order-2")
+	require.Contains(t, errs, `"order-2" is the workflow ID of 2 items that have not ended: give one of the item IDs 3, 2`)
+	d.types("items", "cancel", "3")
 	d.types("executions", "signal", "2", "approve")
 	require.Regexp(t, `\n1 +\S+Z +order-2 +approve +OPEN`, d.types("executions", "signals"))
 	require.Contains(t, d.types("executions", "cancel", "2", "--yes"), "2  order-2  withdrawn: it was not started yet\n")
-	_, errs, _ := d.tries("items", "show", "order-2")
+	_, errs, _ = d.tries("items", "show", "order-2")
 	require.Contains(t, errs, `"order-2" is not an item ID (a number), execution ID (a UUID) or workflow ID `+
-		"(execution-...): an item that names its workflow ID goes by the others")
+		"(execution-...), and no item that has not ended names this workflow ID", "an item that has ended is not found by it")
 }

@@ -125,8 +125,8 @@ func TestEnqueueUnderAKeyFollowsItsPolicy(t *testing.T) {
 	require.Equal(t, "inserted replaced debounced",
 		d.value("select string_agg(details ->> 'answer', ' ' order by id) from pgdispatch.admin_log"))
 	for flags, says := range map[string]string{
-		"--on-conflict skip": "--on-conflict needs --key", "--quiet 5s": "--quiet needs --key",
-		"--key a --idempotency-key b":                "give either --key or --idempotency-key",
+		"--on-conflict skip": "on_conflict, quiet and at_most need a key", "--quiet 5s": "at_most need a key",
+		"--key a --idempotency-key b":                "--key and --idempotency-key are both given: give one of them",
 		"--key a --on-conflict once":                 "on_conflict is once: it must be skip, replace or debounce",
 		"--key a --on-conflict debounce":             "quiet is null: it must be from 1 ms to 1 year",
 		"--key a --on-conflict debounce --quiet -1s": "quiet is -00:00:01",

@@ -20,8 +20,7 @@ func (a *App) auditCommand() *cobra.Command {
 
 func (a *App) auditListCommand() *cobra.Command {
 	var filter operate.AuditFilter
-	var since, until, output string
-	var limit int
+	var since, until string
 	command := &cobra.Command{
 		Use: "list", Short: "List changes, newest first", Args: cobra.NoArgs,
 		Long: "List changes by commands and the web view, newest first. BY is the name given with the change, ROLE the\n" +
@@ -34,11 +33,19 @@ func (a *App) auditListCommand() *cobra.Command {
 			if filter.Since, filter.Until, err = parsePeriod(since, until); err != nil {
 				return err
 			}
-			changes, err := store.Audit(ctx, filter, limit)
+			changes, err := store.Audit(ctx, filter, a.limit)
 			if err != nil {
 				return err
 			}
-			return a.printAudit(changes, limit, output)
+			return list[operate.Administered]{
+				rows: changes, none: "no changes match",
+				more:  func(last operate.Administered) string { return fmt.Sprintf("continue with --before %d", last.ID) },
+				heads: "ID\tAT\tBY\tROLE\tACTION\tSUBJECT\tDETAILS",
+				cells: func(c operate.Administered) string {
+					return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s", c.ID, stamp(c.At), view.Printable(c.Who),
+						view.Printable(c.Role), view.Printable(c.Action), view.Printable(c.Subject), cut(view.ChangeWords(c.Details)))
+				},
+			}.print(a)
 		}),
 	}
 	command.Flags().StringVar(&filter.Who, "by", "", "only changes by this person")
@@ -46,19 +53,5 @@ func (a *App) auditListCommand() *cobra.Command {
 		"only actions with this prefix, such as workspaces or 'dead replay'")
 	addPeriod(command.Flags(), &since, &until)
 	command.Flags().Int64Var(&filter.Before, "before", 0, "only rows with a lower ID, for the next page")
-	addLimit(command.Flags(), &limit)
-	addOutput(command.Flags(), &output)
-	return command
-}
-
-func (a *App) printAudit(changes []operate.Administered, limit int, output string) error {
-	return list[operate.Administered]{
-		rows: changes, limit: limit, none: "no changes match",
-		more:  func(last operate.Administered) string { return fmt.Sprintf("continue with --before %d", last.ID) },
-		heads: "ID\tAT\tBY\tROLE\tACTION\tSUBJECT\tDETAILS",
-		cells: func(c operate.Administered) string {
-			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s", c.ID, stamp(c.At), view.Printable(c.Who),
-				view.Printable(c.Role), view.Printable(c.Action), view.Printable(c.Subject), cut(view.ChangeWords(c.Details)))
-		},
-	}.print(a, output)
+	return a.lists(command)
 }

@@ -46,10 +46,8 @@ func (f *bulkFlags) add(flags *pflag.FlagSet) {
 
 // check refuses flags that belong to one item only.
 func (f *bulkFlags) check(flags *pflag.FlagSet) error {
-	for _, one := range []string{"params", "priority", "run-at", "start-before", "idempotency-key", "limit-key",
-		"workflow-id", "key",
-		"on-conflict", "quiet", "at-most"} {
-		if f.from != "" && flags.Changed(one) {
+	for _, field := range lineFields[2:] {
+		if one := flagOf(field); f.from != "" && flags.Changed(one) {
 			return fmt.Errorf("--%s is for one item, and --from is for many: give each line its own", one)
 		}
 	}
@@ -134,7 +132,7 @@ func (b *bulk) take(ctx context.Context, line fileLine) error {
 		}
 		return b.fault(line.number, err)
 	}
-	if len(b.batch) > 0 && (b.batch[0].Key == "") != (item.Key == "") {
+	if len(b.batch) > 0 && b.batch[0].Keyed() != item.Keyed() {
 		if err := b.flush(ctx); err != nil {
 			return err
 		}
@@ -188,10 +186,7 @@ func (b *bulk) flush(ctx context.Context) error {
 	if len(items) == 0 {
 		return nil
 	}
-	if b.dryRun {
-		b.result.Enqueued += len(items)
-		b.result.Through = lines[len(lines)-1]
-	} else if err := b.insert(context.WithoutCancel(ctx), items, lines); err != nil {
+	if err := b.insert(context.WithoutCancel(ctx), items, lines); err != nil {
 		return err
 	}
 	b.meter.show(b.result.Enqueued + b.result.Existing + b.result.Replaced)
@@ -220,14 +215,16 @@ func (b *bulk) insert(ctx context.Context, items []operate.NewItem, lines []int)
 	return b.insert(ctx, items[half:], lines[half:])
 }
 
-// enqueue enqueues items, which all have a key or all have none. It returns how many are new, and how many replaced the
-// values of waiting ones.
+// enqueue enqueues items, which all have a key or all have none, for a dry run in a transaction that is undone. It
+// returns how many are new, and how many replaced the values of waiting ones.
 func (b *bulk) enqueue(ctx context.Context, items []operate.NewItem) (made, replaced int, err error) {
-	if items[0].Key == "" {
-		ids, err := b.store.EnqueueAll(ctx, items, b.who)
-		return len(ids), 0, err
+	var all []operate.Enqueued
+	enqueue := func(on *operate.Store) (err error) { all, err = on.Enqueue(ctx, items, b.who); return err }
+	if b.dryRun {
+		err = b.store.Rehearse(ctx, enqueue)
+	} else {
+		err = enqueue(b.store)
 	}
-	all, err := b.store.EnqueueKeyed(ctx, items, b.who)
 	for _, one := range all {
 		switch one.Action {
 		case "inserted":
@@ -258,8 +255,8 @@ func (r bulkResult) summary() string {
 }
 
 // enqueueMany carries out `enqueue --from`.
-func (a *App) enqueueMany(ctx context.Context, store *operate.Store, f bulkFlags, names bulkNames, stdin io.Reader, who,
-	output string) error {
+func (a *App) enqueueMany(ctx context.Context, store *operate.Store, f bulkFlags, names bulkNames,
+	stdin io.Reader) error {
 	from, size := stdin, int64(0)
 	if f.from != "-" {
 		file, err := os.Open(f.from) //nolint:gosec // the user chooses the path
@@ -277,7 +274,7 @@ func (a *App) enqueueMany(ctx context.Context, store *operate.Store, f bulkFlags
 	if err != nil {
 		return fmt.Errorf("--from is %.200q: %w", f.from, err)
 	}
-	b := &bulk{bulkFlags: f, store: store, names: names, who: who, warn: a.Stderr, meter: meter,
+	b := &bulk{bulkFlags: f, store: store, names: names, who: a.who, warn: a.Stderr, meter: meter,
 		result: bulkResult{DryRun: f.dryRun}}
 	err = b.run(ctx, next)
 	meter.clear()
@@ -287,7 +284,7 @@ func (a *App) enqueueMany(ctx context.Context, store *operate.Store, f bulkFlags
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, strings.TrimSpace(b.result.summary()+b.result.goOn()))
 	}
-	return a.say(output, b.result, "%s", b.result.summary())
+	return a.say(b.result, "%s", b.result.summary())
 }
 
 // goOn says how to continue after an error.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
@@ -25,10 +26,21 @@ const maxLine = 4 * operate.MaxParams
 
 // fileLine is one item of a file, by field. A field that is not there is not given.
 type fileLine struct {
-	number int // of its first line in the file, from 1
+	number int // of its first line in the file, from 1; zero if flags give the fields
 	fields map[string]string
 	err    error // why the line cannot be read
 }
+
+// name returns the name of a field for an error.
+func (l fileLine) name(field string) string {
+	if l.number == 0 {
+		return "--" + flagOf(field)
+	}
+	return field
+}
+
+// flagOf returns the name of a field's flag.
+func flagOf(field string) string { return strings.ReplaceAll(field, "_", "-") }
 
 // lineReader reads a file item by item. After the last it returns io.EOF. Another error ends the file too.
 type lineReader func() (fileLine, error)
@@ -188,59 +200,70 @@ func readCSV(in io.Reader) (lineReader, error) {
 
 // item returns a line's item, without the IDs of its workspace and definition.
 func (l fileLine) item() (operate.NewItem, error) {
-	item := operate.NewItem{Params: "{}", IdempotencyKey: l.fields["idempotency_key"],
-		LimitKey: l.fields["limit_key"], WorkflowID: l.fields["workflow_id"],
-		Traceparent: l.fields["traceparent"], StartOptions: l.fields["start_options"],
-		KeyPolicy: operate.KeyPolicy{Key: l.fields["key"], OnConflict: l.fields["on_conflict"]}}
-	if text, given := l.fields["params"]; given {
-		item.Params = text
+	f := l.fields
+	if _, given := f["params"]; !given {
+		f["params"] = "{}"
 	}
-	text, given := l.fields["priority"]
-	item.KeepPriority = !given
-	if given {
-		priority, err := strconv.Atoi(text)
-		if err != nil {
-			return item, fmt.Errorf("priority is %.80q: it must be a whole number from -100 to 100", text)
+	item := operate.NewItem{Params: json.RawMessage(f["params"]), IdempotencyKey: f["idempotency_key"],
+		LimitKey: f["limit_key"], WorkflowID: f["workflow_id"], Traceparent: f["traceparent"],
+		StartOptions: json.RawMessage(f["start_options"]), Key: f["key"], OnConflict: f["on_conflict"]}
+	var faults []error
+	for field, text := range f {
+		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			faults = append(faults, fmt.Errorf("%s must be text in UTF-8, without zero characters", l.name(field)))
 		}
-		item.Priority = priority
 	}
-	var err error
-	if item.Quiet, err = l.duration("quiet"); err != nil {
-		return item, err
+	for _, field := range []string{"params", "start_options"} {
+		if text, given := f[field]; strings.TrimSpace(text) == "null" {
+			faults = append(faults, fmt.Errorf("%s is null: give it a value, or leave it out", l.name(field)))
+		} else if given {
+			if err := operate.CheckJSON([]byte(text)); err != nil {
+				faults = append(faults, fmt.Errorf("%s: %w", l.name(field), err))
+			}
+		}
 	}
-	if item.AtMost, err = l.duration("at_most"); err != nil {
-		return item, err
+	if item.Key != "" && item.IdempotencyKey != "" {
+		faults = append(faults, fmt.Errorf("%s and %s are both given: give one of them", l.name("key"),
+			l.name("idempotency_key")))
 	}
-	start, err := l.moment("run_at")
-	if err != nil {
-		return item, err
+	if text, given := f["priority"]; given {
+		priority, err := strconv.Atoi(text)
+		if item.Priority = &priority; err != nil {
+			faults = append(faults, fmt.Errorf("priority is %.80q: it must be a whole number from -100 to 100", text))
+		}
 	}
-	item.RunAt, item.RunIn = start.At, start.Ago
-	if item.StartBefore, err = l.moment("start_before"); err != nil {
-		return item, err
-	}
-	return item, item.Check()
+	var errs [4]error
+	item.RunAt, item.RunIn, errs[0] = l.moment("run_at")
+	item.StartBefore, item.StartIn, errs[1] = l.moment("start_before")
+	item.Quiet, errs[2] = l.duration("quiet")
+	item.AtMost, errs[3] = l.duration("at_most")
+	return item, errors.Join(append(faults, errs[:]...)...)
 }
 
-// duration returns the duration in a field of the line, or nil if there is none.
-func (l fileLine) duration(field string) (*time.Duration, error) {
+// duration returns the duration in a field of the line, as the database reads it. It is empty if there is none.
+func (l fileLine) duration(field string) (string, error) {
 	text, given := l.fields[field]
 	if !given {
-		return nil, nil
+		return "", nil
 	}
 	span, err := parseDays(text)
-	if err != nil || span < 0 {
-		return nil, fmt.Errorf("%s is %.80q: it must be a duration such as 500ms, 30s or 5m", field, text)
+	if err != nil {
+		return "", fmt.Errorf("%s is %.80q: it must be a duration such as 500ms, 30s or 5m", l.name(field), text)
 	}
-	return &span, nil
+	return interval(span), nil
 }
 
-// moment returns the time in a field of the line.
-func (l fileLine) moment(field string) (operate.Moment, error) {
+// moment returns the time in a field of the line, or in how long it is.
+func (l fileLine) moment(field string) (*time.Time, string, error) {
 	moment, err := parseMoment(field, l.fields[field])
-	if err != nil {
-		err = fmt.Errorf("%s is %.80q: it must be a time such as 2026-08-01T10:00:00Z, a day such as 2026-08-01, or in "+
-			"how long, such as 30m", field, l.fields[field])
+	switch {
+	case err != nil:
+		return nil, "", fmt.Errorf("%s is %.80q: it must be a time such as 2026-08-01T10:00:00Z, a day such as 2026-08-01, "+
+			"or a delay such as 30m, 2h or 7d", l.name(field), l.fields[field])
+	case moment.Ago != nil:
+		return nil, interval(*moment.Ago), nil
 	}
-	return moment, err
+	return moment.At, "", nil
 }
+
+func interval(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s" }

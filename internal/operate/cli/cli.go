@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
 
@@ -20,6 +21,7 @@ type App struct {
 	Environment    []string // searched for misspelt variables
 	Stdout, Stderr io.Writer
 	Version        string
+	shared
 }
 
 // Run executes the command that args name: one of Commands or of others. It prints the error, if there is one, and
@@ -118,5 +120,20 @@ func (a *App) versionCommand() *cobra.Command {
 			_, err := fmt.Fprintln(a.Stdout, "pgdispatch version", a.Version)
 			return err
 		},
+	}
+}
+
+// warnUnknown warns of misspelt variables before a command that reads settings. `run` logs them itself.
+func (a *App) warnUnknown(command *cobra.Command, _ []string) {
+	readsSettings := command.Flags().Lookup("config") != nil
+	if readsSettings && command.Name() != "run" {
+		WarnUnknown(a.Stderr, config.UnknownVariables(a.Environment))
+	}
+}
+
+// WarnUnknown writes a line for each variable.
+func WarnUnknown(to io.Writer, unknown []config.UnknownVariable) {
+	for _, u := range unknown {
+		fmt.Fprintln(to, "pgdispatch: warning:", view.Printable(u.String()))
 	}
 }

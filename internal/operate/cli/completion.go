@@ -18,6 +18,8 @@ const (
 	completionTimeout = 2 * time.Second
 	// mostSuggestions is how many names a shell gets at most.
 	mostSuggestions = 50
+	// namesRead is how many definitions and limits are read for those that begin with the text.
+	namesRead = 1000
 )
 
 // completion returns a shell's suggestions for partial text.
@@ -36,10 +38,10 @@ func (a *App) complete(command *cobra.Command, flags map[string]completion) {
 func (a *App) completeShared(command *cobra.Command) {
 	for flag, function := range map[string]completion{
 		"output":             fixed("table", "json"),
-		"workspace":          a.workspaceNames,
-		"definition":         a.definitionNames,
-		"plan":               a.planNames,
-		"limit-key":          a.limitKeys,
+		"workspace":          a.workspaceNames(),
+		"definition":         a.definitionNames(),
+		"plan":               a.planNames(),
+		"limit-key":          a.limitKeys(),
 		"on-conflict":        fixed("skip", "replace", "debounce"),
 		"input":              fixed("envelope", "params", "args", "payloads"),
 		"workflow-id-policy": fixed("reject", "reuse", "use_existing"),
@@ -76,104 +78,66 @@ func arguments(functions ...completion) completion {
 	}
 }
 
-// suggest returns the names that read finds. It suggests nothing if the database does not answer.
-func (a *App) suggest(command *cobra.Command,
-	read func(context.Context, *operate.Store) ([]string, error)) ([]string, cobra.ShellCompDirective) {
-	ctx := command.Context()
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, completionTimeout, errors.New("completion timed out"))
-	defer cancel()
-	var names []string
-	command.SetContext(ctx)
-	_ = a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
-		found, err := read(ctx, store)
-		for _, name := range found {
-			if shown := view.Printable(name); !slices.Contains(names, shown) && len(names) < mostSuggestions {
-				names = append(names, shown)
-			}
+// suggest returns a completion by names of what read finds, in the workspace of the flag --workspace, if it is given.
+// It suggests nothing if the database does not answer.
+func suggest[T any](a *App, read func(ctx context.Context, store *operate.Store, workspace, begun string) ([]T, error),
+	name func(T) string) completion {
+	return func(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		ctx := command.Context()
+		if ctx == nil {
+			ctx = context.Background()
 		}
-		return err
-	})(command, nil)
-	return names, cobra.ShellCompDirectiveNoFileComp
+		ctx, cancel := context.WithTimeoutCause(ctx, completionTimeout, errors.New("completion timed out"))
+		defer cancel()
+		var names []string
+		command.SetContext(ctx)
+		_ = a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
+			in := operate.WorkspaceName{}
+			if flag := command.Flags().Lookup("workspace"); flag != nil {
+				var err error
+				if in, err = givenWorkspace(ctx, store, flag.Value.String()); err != nil {
+					return err
+				}
+			}
+			found, err := read(ctx, store, in.ID, begun)
+			for _, one := range found {
+				shown := view.Printable(name(one))
+				begins := strings.HasPrefix(strings.ToLower(shown), strings.ToLower(begun))
+				if begins && !slices.Contains(names, shown) && len(names) < mostSuggestions {
+					names = append(names, shown)
+				}
+			}
+			return err
+		})(command, nil)
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 // workspaceNames suggests names of workspaces.
-func (a *App) workspaceNames(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return a.suggest(command, func(ctx context.Context, store *operate.Store) ([]string, error) {
-		found, err := store.CompleteWorkspaces(ctx, begun, mostSuggestions)
-		names := make([]string, len(found))
-		for n, w := range found {
-			names[n] = w.Name
-		}
-		return names, err
-	})
+func (a *App) workspaceNames() completion {
+	return suggest(a, func(ctx context.Context, store *operate.Store, _, begun string) ([]operate.WorkspaceName, error) {
+		return store.CompleteWorkspaces(ctx, begun, mostSuggestions)
+	}, func(w operate.WorkspaceName) string { return w.Name })
 }
 
-// definitionNames suggests names of workflow definitions, of one workspace if the flag --workspace says so.
-func (a *App) definitionNames(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return a.suggest(command, func(ctx context.Context, store *operate.Store) ([]string, error) {
-		workspace, err := ofWorkspace(ctx, command, store)
-		if err != nil {
-			return nil, err
-		}
-		if workspace != "" {
-			return store.CompleteDefinitions(ctx, workspace, begun, mostSuggestions)
-		}
-		found, err := store.ListDefinitions(ctx, "", begun, "", definitionsRead)
-		names := make([]string, len(found))
-		for n, d := range found {
-			names[n] = d.Name
-		}
-		return beginning(names, begun), err
-	})
+// definitionNames suggests names of workflow definitions.
+func (a *App) definitionNames() completion {
+	return suggest(a, func(ctx context.Context, store *operate.Store, in, begun string) ([]operate.WorkspaceDefinition,
+		error) {
+		return store.ListDefinitions(ctx, in, begun, "", namesRead)
+	}, func(d operate.WorkspaceDefinition) string { return d.Name })
 }
 
 // planNames suggests plans.
-func (a *App) planNames(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return a.suggest(command, func(ctx context.Context, store *operate.Store) ([]string, error) {
-		plans, err := store.Plans(ctx)
-		names := make([]string, len(plans))
-		for n, plan := range plans {
-			names[n] = plan.Name
-		}
-		return beginning(names, begun), err
-	})
+func (a *App) planNames() completion {
+	return suggest(a, func(ctx context.Context, store *operate.Store, _, _ string) ([]operate.Plan, error) {
+		return store.Plans(ctx)
+	}, func(p operate.Plan) string { return p.Name })
 }
 
-// limitKeys suggests keys that have a limit, in one workspace if the flag --workspace says so.
-func (a *App) limitKeys(command *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return a.suggest(command, func(ctx context.Context, store *operate.Store) ([]string, error) {
-		workspace, err := ofWorkspace(ctx, command, store)
-		if err != nil {
-			return nil, err
-		}
-		limits, err := store.KeyLimits(ctx, operate.KeyLimitFilter{WorkspaceID: workspace}, limitsRead)
-		keys := make([]string, len(limits))
-		for n, limit := range limits {
-			keys[n] = limit.Key
-		}
-		return beginning(keys, begun), err
-	})
-}
-
-// Completion looks at so many definitions and limits for those that begin with the text.
-const definitionsRead, limitsRead = 1000, 1000
-
-// ofWorkspace returns the ID of the workspace in the flag --workspace, or "".
-func ofWorkspace(ctx context.Context, command *cobra.Command, store *operate.Store) (string, error) {
-	flag := command.Flags().Lookup("workspace")
-	if flag == nil {
-		return "", nil
-	}
-	found, err := givenWorkspace(ctx, store, flag.Value.String())
-	return found.ID, err
-}
-
-// beginning returns the names that begin with a text, ignoring case.
-func beginning(names []string, text string) []string {
-	return slices.DeleteFunc(names, func(name string) bool {
-		return !strings.HasPrefix(strings.ToLower(name), strings.ToLower(text))
-	})
+// limitKeys suggests keys that have a limit.
+func (a *App) limitKeys() completion {
+	return suggest(a, func(ctx context.Context, store *operate.Store, in, _ string) ([]operate.KeyLimit, error) {
+		return store.KeyLimits(ctx, operate.KeyLimitFilter{WorkspaceID: in}, namesRead)
+	}, func(l operate.KeyLimit) string { return l.Key })
 }

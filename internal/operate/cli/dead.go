@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
 // skipsHandled is why an action on dead letters leaves one alone.
@@ -31,15 +32,14 @@ func (a *App) deadCommand() *cobra.Command {
 
 func (a *App) deadListCommand() *cobra.Command {
 	var filter filterFlags
-	var state, output string
-	var limit int
+	var state string
 	command := &cobra.Command{
 		Use: "list", Short: "List dead letters, latest failure first", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
 			if !slices.Contains(letterStates, state) {
 				return fmt.Errorf("--state is %q: it must be open, replayed, discarded or any", state)
 			}
-			ids, err := filter.findLetters(ctx, store, state, limit)
+			ids, err := filter.findLetters(ctx, store, state, a.limit)
 			if err != nil {
 				return err
 			}
@@ -47,15 +47,28 @@ func (a *App) deadListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printLetters(letters, limit, output)
+			return list[operate.Item]{
+				rows: letters, none: "no dead letters match",
+				more: func(operate.Item) string {
+					return fmt.Sprintf("showing the latest %d failures: see --limit", a.limit)
+				},
+				heads: "ID\tSTATE\tWORKSPACE\tDEFINITION\tFAILED AGO\tATTEMPTS\tWORKFLOW\tERROR",
+				cells: func(l operate.Item) string {
+					ended := "not started"
+					if l.RunID != "" {
+						ended = l.ExecutionStatus
+					}
+					return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s", l.ID, l.State, named(l.Workspace, l.WorkspaceID),
+						named(l.WorkflowDefinition, l.WorkflowDefinitionID), view.Shortly(l.EndedAgo()), l.AttemptCount, ended,
+						cut(l.LastError))
+				},
+			}.print(a)
 		}),
 	}
 	filter.add(command.Flags())
 	command.Flags().StringVar(&state, "state", "open", "filter by state: open, replayed, discarded or any")
-	addLimit(command.Flags(), &limit)
-	addOutput(command.Flags(), &output)
 	a.complete(command, map[string]completion{"state": fixed(letterStates...)})
-	return command
+	return a.lists(command)
 }
 
 func (a *App) deadReplayCommand() *cobra.Command {
@@ -95,12 +108,11 @@ func (a *App) deadDiscardCommand() *cobra.Command {
 // findLetters returns the IDs of the matching dead letters, latest failure first. Zero means no limit.
 func (f *filterFlags) findLetters(ctx context.Context, store *operate.Store, state string,
 	limit int) ([]int64, error) {
-	since, until, err := f.read(ctx, store)
+	filter, err := f.read(ctx, store)
 	if err != nil {
 		return nil, err
 	}
-	return store.FindDeadLetters(ctx, operate.DeadFilter{State: state, Workspace: f.workspace, Definition: f.definition,
-		Error: f.errorText, Since: since, Until: until}, limit)
+	return store.FindDeadLetters(ctx, operate.DeadFilter{Filter: filter, State: state}, limit)
 }
 
 // lettersOf is itemsOf for dead letters. It is an error if an item is none.

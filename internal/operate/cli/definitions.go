@@ -35,8 +35,7 @@ func (a *App) definitionsCommand() *cobra.Command {
 }
 
 func (a *App) definitionsListCommand() *cobra.Command {
-	var workspace, name, after, output string
-	var limit int
+	var workspace, name, after string
 	command := &cobra.Command{
 		Use: "list", Short: "List workflow definitions by workspace and name", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
@@ -50,32 +49,26 @@ func (a *App) definitionsListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			definitions, err := store.ListDefinitions(ctx, only.ID, name, after, limit)
+			definitions, err := store.ListDefinitions(ctx, only.ID, name, after, a.limit)
 			if err != nil {
 				return err
 			}
-			return a.printDefinitions(definitions, limit, output)
+			return list[operate.WorkspaceDefinition]{
+				rows:  definitions,
+				none:  "no workflow definitions match; `pgdispatch definitions create` adds one",
+				more:  func(last operate.WorkspaceDefinition) string { return "continue with --after " + last.ID },
+				heads: "WORKSPACE\t" + definitionHeads,
+				cells: func(d operate.WorkspaceDefinition) string {
+					return view.Printable(d.Workspace) + "\t" + definitionCells(d.Definition, "-")
+				},
+			}.print(a)
 		}),
 	}
 	flags := command.Flags()
 	flags.StringVar(&workspace, "workspace", "", "only this workspace, by ID or name")
 	flags.StringVar(&name, "name", "", "only names that contain this text, ignoring case")
 	flags.StringVar(&after, "after", "", "only rows after this one, for the next page")
-	addLimit(flags, &limit)
-	addOutput(flags, &output)
-	return command
-}
-
-func (a *App) printDefinitions(definitions []operate.WorkspaceDefinition, limit int, output string) error {
-	return list[operate.WorkspaceDefinition]{
-		rows: definitions, limit: limit,
-		none:  "no workflow definitions match; `pgdispatch definitions create` adds one",
-		more:  func(last operate.WorkspaceDefinition) string { return "continue with --after " + last.ID },
-		heads: "WORKSPACE\t" + definitionHeads,
-		cells: func(d operate.WorkspaceDefinition) string {
-			return view.Printable(d.Workspace) + "\t" + definitionCells(d.Definition, "-")
-		},
-	}.print(a, output)
+	return a.lists(command)
 }
 
 const definitionHeads = "DEFINITION\tID\tKIND\tTYPE\tNAMESPACE\tTASK QUEUE\tVERSION\tMAX ATTEMPTS\tTIMEOUT"
@@ -95,7 +88,7 @@ func definitionCells(d operate.Definition, unversioned string) string {
 }
 
 func (a *App) definitionsCreateCommand() *cobra.Command {
-	var workspace, graph, timeout, output, who string
+	var workspace, graph, timeout string
 	var made operate.NewDefinition
 	command := &cobra.Command{
 		Use:   "create --workspace WORKSPACE --name NAME --type TYPE --task-queue QUEUE",
@@ -126,11 +119,11 @@ func (a *App) definitionsCreateCommand() *cobra.Command {
 			return err
 		}
 		made.WorkspaceID = found.ID
-		id, err := store.CreateDefinition(ctx, made, who)
+		id, err := store.CreateDefinition(ctx, made, a.who)
 		if err != nil {
 			return explainOwner(err)
 		}
-		return a.say(output, map[string]any{"id": id, "version": 1},
+		return a.say(map[string]any{"id": id, "version": 1},
 			"created definition %s with the ID %s and version 1; `pgdispatch enqueue` starts it",
 			view.Printable(made.Name), id)
 	})
@@ -146,13 +139,11 @@ func (a *App) definitionsCreateCommand() *cobra.Command {
 		"how long it may run with its retries, such as 30m, 2h or 7d (default: no limit; an activity needs one)")
 	addItems(flags, &made)
 	addGraph(command, &graph, "default: no nodes")
-	addWho(flags, &who)
-	addOutput(flags, &output)
-	return command
+	return a.changes(command)
 }
 
 func (a *App) definitionsVersionCommand() *cobra.Command {
-	var workspace, graph, output, who string
+	var workspace, graph string
 	command := &cobra.Command{
 		Use:   "version DEFINITION --workspace WORKSPACE --graph FILE",
 		Short: "Add a version of a workflow definition; later items take it",
@@ -160,7 +151,7 @@ func (a *App) definitionsVersionCommand() *cobra.Command {
 		Long: "Add a version of a workflow definition, by name or ID, for items that have not been claimed. " +
 			needsOwner,
 		Example:           "  pgdispatch definitions version order --workspace Acme --graph graph.json",
-		ValidArgsFunction: arguments(a.definitionNames),
+		ValidArgsFunction: arguments(a.definitionNames()),
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 		if err := needed(map[string]string{"workspace": workspace,
@@ -175,20 +166,18 @@ func (a *App) definitionsVersionCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		version, err := store.AddVersion(ctx, d.ID, text, who)
+		version, err := store.AddVersion(ctx, d.ID, text, a.who)
 		if err != nil {
 			return explainOwner(err)
 		}
-		return a.say(output, map[string]any{"id": d.ID, "version": version},
+		return a.say(map[string]any{"id": d.ID, "version": version},
 			"definition %s has version %d now: items that were not claimed before take it", view.Printable(d.Name),
 			version)
 	})
 	flags := command.Flags()
 	flags.StringVar(&workspace, "workspace", "", "workspace, by ID or name (required)")
 	addGraph(command, &graph, "required")
-	addWho(flags, &who)
-	addOutput(flags, &output)
-	return command
+	return a.changes(command)
 }
 
 const activityExample = "  pgdispatch definitions create --workspace Acme --name mail --kind activity " +

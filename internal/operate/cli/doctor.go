@@ -22,7 +22,6 @@ const (
 )
 
 func (a *App) doctorCommand() *cobra.Command {
-	var output string
 	var strict bool
 	var timeout time.Duration
 	command := &cobra.Command{
@@ -40,7 +39,7 @@ func (a *App) doctorCommand() *cobra.Command {
 				fmt.Errorf("doctor timed out after %s: see --timeout", timeout))
 			defer cancel()
 			findings := doctor.Examine(ctx, c)
-			if err := a.printFindings(findings, output); err != nil {
+			if err := a.printFindings(findings); err != nil {
 				return coded{err, exitUnknown}
 			}
 			return verdict(findings, strict)
@@ -49,9 +48,8 @@ func (a *App) doctorCommand() *cobra.Command {
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded{err, exitUnknown} })
 	command.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
 	command.Flags().DurationVar(&timeout, "timeout", time.Minute, "timeout of all checks together")
-	addOutput(command.Flags(), &output)
 	config.AddFlags(command.Flags(), config.DoctorOptions)
-	return command
+	return a.reads(command)
 }
 
 // verdict returns nil if everything is fine, otherwise an error with the exit code.
@@ -74,9 +72,9 @@ func countBySeverity(findings []doctor.Finding) map[doctor.Severity]int {
 	return n
 }
 
-func (a *App) printFindings(findings []doctor.Finding, output string) error {
+func (a *App) printFindings(findings []doctor.Finding) error {
 	n := countBySeverity(findings)
-	if output == "json" {
+	if a.output == "json" {
 		return a.printJSON(struct {
 			Findings []doctor.Finding        `json:"findings"`
 			Summary  map[doctor.Severity]int `json:"summary"`

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,9 +16,13 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
+const policyHelp = "\n\nWith --key, --on-conflict says what happens while the last item with the key waits or runs.\n" +
+	"skip: insert nothing. replace: if it waits, it takes the new params. debounce: likewise, and it becomes due\n" +
+	"--quiet from now, at most --at-most after it was enqueued."
+
 func (a *App) enqueueCommand() *cobra.Command {
-	var workspace, output, who string
-	one, many, policy := itemFlags{}, bulkFlags{}, keyFlags{}
+	var workspace string
+	var many bulkFlags
 	command := &cobra.Command{
 		Use: "enqueue DEFINITION --workspace WORKSPACE", Short: "Enqueue one item, for example to test a workflow",
 		Args: func(command *cobra.Command, args []string) error {
@@ -32,18 +35,18 @@ func (a *App) enqueueCommand() *cobra.Command {
 			"workspace has the idempotency key already, nothing is inserted and that item is shown." + policyHelp + bulkHelp,
 		Example: "  pgdispatch enqueue order --workspace Acme --params '{\"orderId\": 42}'\n" +
 			"  pgdispatch enqueue order --workspace Acme --params - --run-at 10m < params.json" + bulkExample,
-		ValidArgsFunction: arguments(a.definitionNames),
+		ValidArgsFunction: arguments(a.definitionNames()),
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		if err := errors.Join(many.check(command.Flags()), policy.check(command.Flags())); err != nil {
+		if err := many.check(command.Flags()); err != nil {
 			return err
 		}
 		if many.from != "" {
 			names := bulkNames{store: store, workspace: workspace, definition: strings.Join(args, ""),
 				known: map[string]bulkWorkspace{}}
-			return a.enqueueMany(ctx, store, many, names, command.InOrStdin(), who, output)
+			return a.enqueueMany(ctx, store, many, names, command.InOrStdin())
 		}
-		item, err := one.read(command.InOrStdin())
+		item, err := itemOfFlags(command)
 		if err != nil {
 			return err
 		}
@@ -54,80 +57,60 @@ func (a *App) enqueueCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		item.WorkspaceID, item.WorkflowDefinitionID = workspaceID, definition.ID
-		if item.KeyPolicy = policy.KeyPolicy; item.Key != "" {
-			return a.enqueueKeyed(ctx, store, item, who, output)
+		item.WorkspaceID, item.DefinitionID = workspaceID, definition.ID
+		made, err := store.Enqueue(ctx, []operate.NewItem{item}, a.who)
+		if err == nil && len(made) == 0 {
+			err = errors.New("a trigger of your own on pgdispatch.workflow_execution_queue suppressed the item")
 		}
-		made, err := store.Enqueue(ctx, item, who)
 		if err != nil {
 			return err
 		}
-		return a.printEnqueued(made, cmp.Or(item.WorkflowID, temporal.WorkflowID(made.ExecutionID)), definition, output)
+		return a.printEnqueued(item, made[0], definition)
 	})
 	flags := command.Flags()
 	flags.StringVar(&workspace, "workspace", "", "workspace, by ID or name (required)")
-	one.add(flags)
-	policy.add(flags)
+	addItem(flags)
 	many.add(flags)
-	addWho(flags, &who)
-	addOutput(flags, &output)
-	return command
+	return a.changes(command)
 }
 
-// itemFlags are the flags of `enqueue` for one item.
-type itemFlags struct {
-	operate.NewItem
-	runAt, startBefore string
-}
-
-func (f *itemFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.Params, "params", "{}",
+// addItem adds the flags of one item, which are named after the fields of a line.
+func addItem(flags *pflag.FlagSet) {
+	flags.String("params", "{}",
 		"input as a JSON object, or an array where the definition takes one; - reads standard input")
-	flags.IntVar(&f.Priority, "priority", 0, "priority from -100 to 100; higher runs first")
-	flags.StringVar(&f.runAt, "run-at", "",
-		"earliest start: a time (2026-08-01T10:00:00Z), a UTC day, or a delay (10m, 2h, 1d)")
-	flags.StringVar(&f.startBefore, "start-before", "",
-		"cancel the item if it has not been claimed by this time, or after this delay")
-	flags.StringVar(&f.IdempotencyKey, "idempotency-key", "", "enqueue only if no item of the workspace has this key")
-	flags.StringVar(&f.LimitKey, "limit-key", "", "limit key of the item: see pgdispatch limits")
-	flags.StringVar(&f.WorkflowID, "workflow-id", "", "ID of its workflow or activity (default: execution-<execution ID>)")
+	flags.Int("priority", 0, "priority from -100 to 100; higher runs first")
+	flags.String("run-at", "", "earliest start: a time (2026-08-01T10:00:00Z), a UTC day, or a delay (10m, 2h, 1d)")
+	flags.String("start-before", "", "cancel the item if it has not been claimed by this time, or after this delay")
+	flags.String("idempotency-key", "", "enqueue only if no item of the workspace has this key")
+	flags.String("limit-key", "", "limit key of the item: see pgdispatch limits")
+	flags.String("workflow-id", "", "ID of its workflow or activity (default: execution-<execution ID>)")
+	flags.String("key", "", "key of the workspace, for --on-conflict")
+	flags.String("on-conflict", "", "for --key: skip, replace or debounce (default: skip)")
+	flags.Duration("quiet", 0, "for debounce: how long no other call must come, such as 5s")
+	flags.Duration("at-most", 0, "for debounce: longest wait since the first call, such as 1m")
 }
 
-// read returns what the flags say of an item, and checks it.
-func (f itemFlags) read(stdin io.Reader) (item operate.NewItem, err error) {
-	item = f.NewItem
-	if item.Params, err = readParams(f.Params, stdin); err != nil {
-		return item, err
-	}
-	if err := errors.Join(clean("idempotency-key", item.IdempotencyKey),
-		clean("limit-key", item.LimitKey), clean("workflow-id", item.WorkflowID)); err != nil {
-		return item, err
-	}
-	start, err := parseMoment("run-at", f.runAt)
-	if err == nil {
-		item.StartBefore, err = parseMoment("start-before", f.startBefore)
-	}
-	if err != nil {
-		return item, errors.New(strings.Replace(err.Error(), "an age such", "a delay such", 1))
-	}
-	item.RunAt, item.RunIn = start.At, start.Ago
-	return item, nil
-}
-
-// readParams returns the value of --params, or standard input if it is "-". Whether it must be an object or an array
-// is up to the definition, so Postgres checks that.
-func readParams(params string, stdin io.Reader) (string, error) {
-	if params == "-" {
-		text, err := io.ReadAll(io.LimitReader(stdin, 2*operate.MaxParams))
-		if err != nil {
-			return "", fmt.Errorf("read --params from standard input: %w", err)
+// itemOfFlags returns the item that the flags give.
+func itemOfFlags(command *cobra.Command) (operate.NewItem, error) {
+	line := fileLine{fields: map[string]string{}}
+	for _, field := range lineFields[2:] {
+		flag := command.Flags().Lookup(flagOf(field))
+		if flag == nil || !flag.Changed || flag.Value.String() == "" && field != "params" {
+			continue
 		}
-		params = string(text)
+		line.fields[field] = flag.Value.String()
+		if err := clean(flag.Name, flag.Value.String()); err != nil && field != "params" {
+			return operate.NewItem{}, err
+		}
 	}
-	if text := strings.TrimSpace(params); !json.Valid([]byte(text)) || text[0] != '{' && text[0] != '[' {
-		return "", errors.New(`--params must be a JSON object or array, such as '{"orderId": 42}'`)
+	if line.fields["params"] == "-" {
+		text, err := io.ReadAll(io.LimitReader(command.InOrStdin(), 2*operate.MaxParams))
+		if err != nil {
+			return operate.NewItem{}, fmt.Errorf("read --params from standard input: %w", err)
+		}
+		line.fields["params"] = string(text)
 	}
-	return params, nil
+	return line.item()
 }
 
 // definitionOf finds a definition by ID or name, and the ID of its workspace, which the flag --workspace gives.
@@ -185,12 +168,20 @@ func oneDefinition(w operate.WorkspaceName, definitions []operate.Definition,
 		w.Name, idOrName, cut(strings.Join(shown, ", ")), didYouMean(idOrName, names))
 }
 
-func (a *App) printEnqueued(made operate.Enqueued, workflowID string, definition operate.Definition,
-	output string) error {
-	if !made.Inserted {
-		return a.say(output, made, "item %d already has this idempotency key; nothing was enqueued. See `pgdispatch items "+
+func (a *App) printEnqueued(item operate.NewItem, made operate.Enqueued, definition operate.Definition) error {
+	if item.Keyed() {
+		return a.say(made, "%s item %d: execution %s. Follow it with `pgdispatch items show %d`", made.Action,
+			made.ID, made.ExecutionID, made.ID)
+	}
+	shown := struct {
+		operate.Enqueued
+		Inserted bool `json:"inserted"`
+	}{operate.Enqueued{ID: made.ID, ExecutionID: made.ExecutionID}, made.Action == "inserted"}
+	if !shown.Inserted {
+		return a.say(shown, "item %d already has this idempotency key; nothing was enqueued. See `pgdispatch items "+
 			"show %d`", made.ID, made.ID)
 	}
-	return a.say(output, made, "enqueued item %d: %s %s on task queue %s. Follow it with `pgdispatch items show %d`",
-		made.ID, definition.Kind, workflowID, view.Printable(definition.TaskQueue), made.ID)
+	return a.say(shown, "enqueued item %d: %s %s on task queue %s. Follow it with `pgdispatch items show %d`",
+		made.ID, definition.Kind, cmp.Or(item.WorkflowID, temporal.WorkflowID(made.ExecutionID)),
+		view.Printable(definition.TaskQueue), made.ID)
 }

@@ -26,7 +26,8 @@ func (a *App) executionsCommand() *cobra.Command {
 		Use:   "executions",
 		Short: "Show, signal and stop executions: the workflows and activities that items started",
 		Long: "Show, signal and stop executions: the workflows and activities that items started.\n" +
-			"A REF is an execution ID, a workflow ID (execution-...), or an item ID.",
+			"A REF is an execution ID, a workflow ID (execution-...), an item ID, or the workflow ID that an item names,\n" +
+			"which finds it until it has ended.",
 	}
 	group.AddCommand(a.executionsShowCommand(), a.executionsCancelCommand(), a.executionsTerminateCommand(),
 		a.executionsSignalCommand(), a.executionsSignalsCommand(), a.executionsResendCommand())
@@ -51,7 +52,6 @@ type executionJSON struct {
 }
 
 func (a *App) executionsShowCommand() *cobra.Command {
-	var output string
 	var ask bool
 	command := &cobra.Command{Use: "show REF", Short: "Show an execution with its item", Args: cobra.ExactArgs(1)}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
@@ -69,7 +69,7 @@ func (a *App) executionsShowCommand() *cobra.Command {
 				return err
 			}
 		}
-		if output == "json" {
+		if a.output == "json" {
 			shown := executionJSON{Item: i, ID: i.ExecutionID, Status: i.ExecutionStatus,
 				Error: i.ExecutionError, QueueItemID: i.ID, QueueItemStatus: i.Status, CreatedAt: i.PreparedAt,
 				FinishedAt: i.ExecutionFinishedAt, TemporalStatus: answer}
@@ -85,9 +85,8 @@ func (a *App) executionsShowCommand() *cobra.Command {
 		return a.printItem(i, known, answer)
 	})
 	command.Flags().BoolVar(&ask, "ask-temporal", false, "also ask Temporal for its status")
-	addOutput(command.Flags(), &output)
 	config.AddFlags(command.Flags(), config.DoctorOptions)
-	return command
+	return a.reads(command)
 }
 
 // temporalStatus returns Temporal's status of a workflow or an activity. An empty namespace means the configured one.
@@ -121,4 +120,78 @@ func temporalStatus(ctx context.Context, c config.Config, namespace, id string, 
 			postgres.Redact(err))
 	}
 	return strings.ToUpper(status.String()), nil
+}
+
+// stopped is the outcome of a request to stop an execution.
+type stopped struct {
+	ID          string `json:"id"`
+	QueueItemID int64  `json:"queue_item_id"`
+	Answer      string `json:"answer"` // WITHDRAWN, REQUESTED, ALREADY_REQUESTED or ALREADY_ENDED
+	workflowID  string
+}
+
+func (a *App) executionsCancelCommand() *cobra.Command {
+	return a.executionsStopCommand("cancel", "CANCEL", "Request cancellation of workflows and activities",
+		"Cancel asks workflows and activities to cancel themselves; they may clean up first, or go on. A PENDING item\n"+
+			"is withdrawn instead; a CLAIMED one is stopped once it runs. Repeating has no effect, except that terminate\n"+
+			"replaces cancel.")
+}
+
+func (a *App) executionsTerminateCommand() *cobra.Command {
+	return a.executionsStopCommand("terminate", "TERMINATE", "Terminate workflows and activities immediately",
+		"Terminate ends them immediately: their code cannot clean up. Otherwise it is like `pgdispatch executions cancel`.")
+}
+
+func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Command {
+	var reason string
+	var yes bool
+	command := &cobra.Command{
+		Use: verb + " REF...", Short: short, Long: long, Args: cobra.MinimumNArgs(1),
+	}
+	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+		if err := checkReason(reason); err != nil {
+			return err
+		}
+		items, err := itemsOf(ctx, store, args, false)
+		if err != nil {
+			return err
+		}
+		if !yes {
+			if err := a.confirm(command.InOrStdin(),
+				fmt.Sprintf("%s the execution of %s", verb, view.Counted(len(items), "item"))); err != nil {
+				return err
+			}
+		}
+		outcome := []stopped{}
+		for _, item := range items {
+			answer, stopErr := store.RequestStop(ctx,
+				temporal.Stop{Execution: temporal.Execution{ID: item.ExecutionID}, How: how, Reason: reason, RequestedBy: a.who})
+			if err = stopErr; err != nil {
+				break
+			}
+			outcome = append(outcome, stopped{item.ExecutionID, item.ID, answer, item.WorkflowID})
+		}
+		return errors.Join(err, a.show(outcome, func() error {
+			for _, o := range outcome {
+				fmt.Fprintf(a.Stdout, "%d  %s  %s\n", o.QueueItemID, view.Printable(o.workflowID), stopWords[o.Answer])
+			}
+			return nil
+		}))
+	})
+	command.Flags().StringVar(&reason, "reason", "",
+		"reason for the log of changes and for Temporal, up to 500 characters")
+	command.Flags().BoolVar(&yes, "yes", false, "skip the confirmation")
+	return a.changes(command)
+}
+
+func checkReason(reason string) error {
+	if !operate.ValidReason(reason) {
+		return fmt.Errorf("--reason is %.80q: it must have at most 500 characters and no control characters", reason)
+	}
+	return nil
+}
+
+var stopWords = map[string]string{
+	"WITHDRAWN": "withdrawn: it was not started yet", "REQUESTED": "requested: a replica will carry it out",
+	"ALREADY_REQUESTED": "already requested", "ALREADY_ENDED": "already ended",
 }

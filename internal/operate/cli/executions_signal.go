@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,7 @@ type signalled struct {
 }
 
 func (a *App) executionsSignalCommand() *cobra.Command {
-	var output, who, payload, workspace string
+	var payload, workspace string
 	command := &cobra.Command{
 		Use: "signal REF NAME", Short: "Send a signal to a workflow", Args: cobra.ExactArgs(2),
 		Long: "Send a signal to an item's workflow, as pgdispatch.signal does, or with --workspace as\n" +
@@ -35,7 +36,7 @@ func (a *App) executionsSignalCommand() *cobra.Command {
 		if err := checkPayload(payload); err != nil {
 			return err
 		}
-		sent, err := sendSignal(ctx, store, workspace, args[0], args[1], payload, who)
+		sent, err := sendSignal(ctx, store, workspace, args[0], args[1], payload, a.who)
 		if err != nil {
 			return err
 		}
@@ -43,15 +44,13 @@ func (a *App) executionsSignalCommand() *cobra.Command {
 		if sent.QueueItemID > 0 {
 			item = fmt.Sprintf("%d  ", sent.QueueItemID)
 		}
-		return a.say(output, sent, "%s%s  sent as signal %d: a replica will deliver it", item,
+		return a.say(sent, "%s%s  sent as signal %d: a replica will deliver it", item,
 			view.Printable(sent.WorkflowID), sent.Signal)
 	})
 	command.Flags().StringVar(&workspace, "workspace", "",
 		"workspace whose item names the workflow ID REF, by ID or name")
 	command.Flags().StringVar(&payload, "payload", "", "argument of the signal, as JSON (default: none)")
-	addWho(command.Flags(), &who)
-	addOutput(command.Flags(), &output)
-	return command
+	return a.changes(command)
 }
 
 // sendSignal sends a signal to the item that ref names or, in a workspace, that names the workflow ID ref.
@@ -83,9 +82,7 @@ func checkPayload(payload string) error {
 var signalStates = []string{"open", "delivered", "given-up"}
 
 func (a *App) executionsSignalsCommand() *cobra.Command {
-	var output string
 	var states []string
-	var limit int
 	command := &cobra.Command{
 		Use: "signals [REF]", Short: "List signals to workflows, newest first", Args: cobra.MaximumNArgs(1),
 		Long: "List the signals to a workflow, or to all workflows, newest first.",
@@ -105,29 +102,46 @@ func (a *App) executionsSignalsCommand() *cobra.Command {
 			}
 			execution = items[0].ExecutionID
 		}
-		signals, err := store.Signals(ctx, execution, states, limit)
+		signals, err := store.Signals(ctx, execution, states, a.limit)
 		if err != nil {
 			return err
 		}
-		return a.printSignals(signals, output)
+		return list[operate.Signal]{
+			rows: signals, none: "no signals match", heads: "ID\tSENT\tWORKFLOW\tNAME\tSTATE\tTRIES\tNOTE",
+			cells: func(s operate.Signal) string {
+				note := cut(view.OrNone(s.Error))
+				if s.Waits {
+					note = "waits for the workflow's start or for an earlier signal"
+				}
+				return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%d\t%s", s.ID, stamp(s.SentAt), view.Printable(s.WorkflowID),
+					view.Printable(s.Name), s.State, s.Tries, note)
+			},
+		}.print(a)
 	})
 	command.Flags().StringSliceVar(&states, "state", nil, "only in these states: "+strings.Join(signalStates, ", "))
-	addLimit(command.Flags(), &limit)
-	addOutput(command.Flags(), &output)
 	a.complete(command, map[string]completion{"state": fixed(signalStates...)})
-	return command
+	return a.lists(command)
 }
 
-func (a *App) printSignals(signals []operate.Signal, output string) error {
-	return list[operate.Signal]{
-		rows: signals, none: "no signals match", heads: "ID\tSENT\tWORKFLOW\tNAME\tSTATE\tTRIES\tNOTE",
-		cells: func(s operate.Signal) string {
-			note := cut(view.OrNone(s.Error))
-			if s.Waits {
-				note = "waits for the workflow's start or for an earlier signal"
-			}
-			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%d\t%s", s.ID, stamp(s.SentAt), view.Printable(s.WorkflowID),
-				view.Printable(s.Name), s.State, s.Tries, note)
-		},
-	}.print(a, output)
+func (a *App) executionsResendCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use: "resend SIGNAL", Short: "Send a signal that was given up again", Args: cobra.ExactArgs(1),
+		Long: "Send a given-up signal again, by its ID in `executions signals --state given-up`, after all earlier ones:\n" +
+			"to its workflow or, if its item was replayed, to that of the newest replay. If the workflow has ended, replay\n" +
+			"its item first, with `dead replay`.",
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+		id, err := strconv.ParseInt(args[0], 10, 64)
+		if err != nil || id < 1 {
+			return fmt.Errorf("the signal is %.80q: it must be an ID of `pgdispatch executions signals --state given-up`",
+				args[0])
+		}
+		sent, _, err := store.ResendSignal(ctx, id, "", a.who)
+		if err != nil {
+			return err
+		}
+		return a.say(sent, "signal %d was sent again as signal %d, to execution-%s", id, sent.ID, sent.ExecutionID)
+	})
+	return a.changes(command)
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
-	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 // filterFlags are the flags that select items and dead letters.
@@ -34,44 +33,37 @@ func addPeriod(flags *pflag.FlagSet, since, until *string) {
 
 func (f *filterFlags) given() bool { return *f != filterFlags{} }
 
-// read parses the time flags and resolves the names.
-func (f *filterFlags) read(ctx context.Context, store *operate.Store) (since, until operate.Moment, err error) {
-	since, until, err = parsePeriod(f.since, f.until)
+// read returns the filter that the flags give.
+func (f *filterFlags) read(ctx context.Context, store *operate.Store) (filter operate.Filter, err error) {
+	filter = operate.Filter{Workspace: f.workspace, Definition: f.definition, Error: f.errorText}
+	filter.Since, filter.Until, err = parsePeriod(f.since, f.until)
 	if err := errors.Join(err, clean("workspace", f.workspace), clean("definition", f.definition),
 		clean("error", f.errorText)); err != nil {
-		return since, until, err
+		return filter, err
 	}
-	return since, until, f.resolve(ctx, store)
+	return filter, errors.Join(resolve(ctx, store, operate.NamedWorkspace, &filter.Workspace),
+		resolve(ctx, store, operate.NamedDefinition, &filter.Definition))
 }
 
-// resolve checks that the given names exist and corrects their case.
-func (f *filterFlags) resolve(ctx context.Context, store *operate.Store) error {
-	for _, of := range []operate.Named{operate.NamedWorkspace, operate.NamedDefinition} {
-		value := &f.workspace
-		if of == operate.NamedDefinition {
-			value = &f.definition
-		}
-		if *value == "" || operate.IsUUID(*value) {
-			continue
-		}
-		names, err := store.Names(ctx, of, *value)
-		if err != nil {
-			return err
-		}
-		if names.Known {
-			continue
-		}
-		written, err := oneOf(*value, names.Same)
-		switch {
-		case err != nil:
-			return fmt.Errorf("--%s: %w", of, err)
-		case written == "":
-			what := strings.Replace(string(of), "definition", "workflow definition", 1)
-			return fmt.Errorf("--%s is %q: no %s has this name or ID; see `pgdispatch %ss list`%s", of, *value, what, of,
-				didYouMean(*value, names.Near))
-		}
-		*value = written
+// resolve checks that a name exists and corrects its case.
+func resolve(ctx context.Context, store *operate.Store, of operate.Named, name *string) error {
+	if *name == "" || operate.IsUUID(*name) {
+		return nil
 	}
+	names, err := store.Names(ctx, of, *name)
+	if err != nil || names.Known {
+		return err
+	}
+	written, err := oneOf(*name, names.Same)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--%s: %w", of, err)
+	case written == "":
+		what := strings.Replace(string(of), "definition", "workflow definition", 1)
+		return fmt.Errorf("--%s is %q: no %s has this name or ID; see `pgdispatch %ss list`%s", of, *name, what, of,
+			didYouMean(*name, names.Near))
+	}
+	*name = written
 	return nil
 }
 
@@ -117,34 +109,6 @@ func parseMoment(flag, text string) (operate.Moment, error) {
 		"2026-08-01, or an age such as 30m, 2h or 7d", flag, text)
 }
 
-// refKey returns the canonical form of a REF: the item's number or its execution's ID.
-func refKey(ref string) string {
-	if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
-		return strconv.FormatInt(id, 10) // normalizes +7 and 007 to 7
-	}
-	return strings.ToLower(temporal.TrimID(ref))
-}
-
-// parseRefs parses references to items by item ID, execution ID or workflow ID.
-func parseRefs(refs []string) (items []int64, executions []string, err error) {
-	items, executions = []int64{}, []string{}
-	for _, ref := range refs {
-		key := refKey(ref)
-		if operate.IsUUID(key) {
-			executions = append(executions, key)
-			continue
-		}
-		id, err := strconv.ParseInt(key, 10, 64)
-		if err != nil {
-			return nil, nil, fmt.Errorf(
-				"%.80q is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...): "+
-					"an item that names its workflow ID goes by the others", ref)
-		}
-		items = append(items, id)
-	}
-	return items, executions, nil
-}
-
 // findItems finds the named items in the given order; see itemsOf and lettersOf.
 type findItems func(ctx context.Context, store *operate.Store, refs []string, withParams bool) ([]operate.Item, error)
 
@@ -158,30 +122,36 @@ func itemsOf(ctx context.Context, store *operate.Store, refs []string, withParam
 // error missing.
 func itemsNamed(ctx context.Context, store *operate.Store, refs []string, withParams bool,
 	allowed func(operate.Item) bool, missing error) ([]operate.Item, error) {
-	ids, executions, err := parseRefs(refs)
+	named, err := store.ItemsNamed(ctx, refs, withParams)
 	if err != nil {
 		return nil, err
-	}
-	found, err := store.Items(ctx, ids, executions, withParams)
-	if err != nil {
-		return nil, err
-	}
-	byRef := map[string]operate.Item{}
-	for _, item := range found {
-		if allowed(item) {
-			byRef[strconv.FormatInt(item.ID, 10)], byRef[item.ExecutionID] = item, item
-		}
 	}
 	ordered, seen := []operate.Item{}, map[int64]bool{}
 	for _, ref := range refs {
-		item, ok := byRef[refKey(ref)]
-		if !ok {
+		items := named[ref]
+		id, execution := operate.ParseRef(ref)
+		switch {
+		case len(items) > 1:
+			return nil, fmt.Errorf("%.80q is the workflow ID of %d items that have not ended: give one of the item IDs %s", ref,
+				len(items), numbers(items))
+		case len(items) == 0 && id == 0 && execution == "":
+			return nil, fmt.Errorf("%.80q is not an item ID (a number), execution ID (a UUID) or workflow ID (execution-...), "+
+				"and no item that has not ended names this workflow ID", ref)
+		case len(items) == 0 || !allowed(items[0]):
 			return nil, fmt.Errorf("%s %w", ref, missing)
-		}
-		if !seen[item.ID] {
-			seen[item.ID] = true
-			ordered = append(ordered, item)
+		case !seen[items[0].ID]:
+			seen[items[0].ID] = true
+			ordered = append(ordered, items[0])
 		}
 	}
 	return ordered, nil
+}
+
+// numbers lists the IDs of items.
+func numbers(items []operate.Item) string {
+	ids := make([]string, len(items))
+	for n, i := range items {
+		ids[n] = strconv.FormatInt(i.ID, 10)
+	}
+	return strings.Join(ids, ", ")
 }

@@ -74,7 +74,6 @@ func (o *outcome) replay(ctx context.Context, store *operate.Store, item operate
 type itemActionFlags struct {
 	filter           filterFlags
 	states           []string
-	output, who      string
 	all, dryRun, yes bool
 }
 
@@ -97,7 +96,7 @@ func (a *App) itemActionCommand(action itemAction) *cobra.Command {
 		}
 		ids, err := action.find(ctx, store, f)
 		if err != nil || f.dryRun || len(ids) == 0 {
-			return errors.Join(err, a.printOutcome(action, f.output, outcome{Matched: len(ids), DryRun: f.dryRun}, err))
+			return errors.Join(err, a.printOutcome(action, outcome{Matched: len(ids), DryRun: f.dryRun}, err))
 		}
 		if !f.yes {
 			if err := a.confirm(command.InOrStdin(), action.verb+" "+action.counted(len(ids))); err != nil {
@@ -116,9 +115,7 @@ func (a *App) itemActionCommand(action itemAction) *cobra.Command {
 	command.Flags().BoolVar(&f.all, "all", false, "all that are eligible")
 	command.Flags().BoolVar(&f.dryRun, "dry-run", false, "print how many would be affected, without changing anything")
 	command.Flags().BoolVar(&f.yes, "yes", false, "skip the confirmation")
-	addWho(command.Flags(), &f.who)
-	addOutput(command.Flags(), &f.output)
-	return command
+	return a.changes(command)
 }
 
 // find returns the IDs of the items that the flags match, the newest or latest failure first.
@@ -150,17 +147,17 @@ func (a *App) actOnNamedItems(ctx context.Context, store *operate.Store, action 
 		applies = func(context.Context, *operate.Store, operate.Item, string, *outcome) (bool, error) { return true, nil }
 	}
 	for _, item := range items {
-		if _, err := applies(ctx, nil, item, f.who, &o); err != nil {
+		if _, err := applies(ctx, nil, item, a.who, &o); err != nil {
 			return err
 		}
 	}
 	if f.dryRun {
-		return a.printOutcome(action, f.output, o, nil)
+		return a.printOutcome(action, o, nil)
 	}
 	for _, item := range items {
-		forAct, err := applies(ctx, store, item, f.who, &o)
+		forAct, err := applies(ctx, store, item, a.who, &o)
 		if err != nil {
-			return errors.Join(err, a.printOutcome(action, f.output, o, err))
+			return errors.Join(err, a.printOutcome(action, o, err))
 		}
 		if forAct {
 			ids = append(ids, item.ID)
@@ -173,20 +170,20 @@ func (a *App) actOnNamedItems(ctx context.Context, store *operate.Store, action 
 func (a *App) actOnItems(ctx context.Context, store *operate.Store, action itemAction, ids []int64, f itemActionFlags,
 	o outcome) (err error) {
 	for batch := range slices.Chunk(ids, itemBatch) {
-		if err = action.act(ctx, store, batch, f.who, &o); err != nil {
+		if err = action.act(ctx, store, batch, a.who, &o); err != nil {
 			break
 		}
 	}
-	return errors.Join(err, a.printOutcome(action, f.output, o, err))
+	return errors.Join(err, a.printOutcome(action, o, err))
 }
 
 // printOutcome prints the result. It prints nothing if the action failed without any effect, because the error says so.
-func (a *App) printOutcome(action itemAction, output string, o outcome, err error) error {
+func (a *App) printOutcome(action itemAction, o outcome, err error) error {
 	done := len(o.Done) + len(o.Replayed) + len(o.Discarded)
 	switch {
 	case err != nil && done+len(o.Before) == 0:
 		return nil
-	case output == "json":
+	case a.output == "json":
 		return a.printJSON(o)
 	case o.DryRun:
 		fmt.Fprintf(a.Stdout, "would %s %s\n", action.verb, action.counted(o.Matched))

@@ -9,37 +9,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
 
-func (a *App) printItems(items []operate.Item, limit int, output string) error {
-	return list[operate.Item]{
-		rows: items, limit: limit, none: "no items match",
-		more:  func(last operate.Item) string { return fmt.Sprintf("continue with --before %d", last.ID) },
-		heads: "ID\tSTATE\tWORKSPACE\tDEFINITION\tPRIORITY\tAGE\tATTEMPTS\tNOTE",
-		cells: func(i operate.Item) string {
-			return fmt.Sprintf("%d\t%s\t%s\t%s\t%d\t%s\t%d\t%s", i.ID, i.Status, named(i.Workspace, i.WorkspaceID),
-				named(i.WorkflowDefinition, i.WorkflowDefinitionID), i.Priority, view.Shortly(i.Age), i.AttemptCount, noteOf(i))
-		},
-	}.print(a, output)
-}
-
-func (a *App) printLetters(letters []operate.Item, limit int, output string) error {
-	return list[operate.Item]{
-		rows: letters, limit: limit, none: "no dead letters match",
-		more: func(operate.Item) string {
-			return fmt.Sprintf("showing the latest %d failures: see --limit", limit)
-		},
-		heads: "ID\tSTATE\tWORKSPACE\tDEFINITION\tFAILED AGO\tATTEMPTS\tWORKFLOW\tERROR",
-		cells: func(l operate.Item) string {
-			ended := "not started"
-			if l.RunID != "" {
-				ended = l.ExecutionStatus
-			}
-			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s", l.ID, l.State, named(l.Workspace, l.WorkspaceID),
-				named(l.WorkflowDefinition, l.WorkflowDefinitionID), view.Shortly(l.EndedAgo()), l.AttemptCount, ended,
-				cut(l.LastError))
-		},
-	}.print(a, output)
-}
-
 // noteOf returns what an operator most likely wants to know about an item in its state.
 func noteOf(i operate.Item) string {
 	switch {
@@ -78,8 +47,8 @@ func (a *App) printItem(i operate.Item, h history, inTemporal string) error {
 	line("run", "%s", view.OrNone(view.Printable(i.RunID)))
 	line("execution", "%s, %s", i.ExecutionID, cmp.Or(i.ExecutionStatus, "not created yet"))
 	known("in Temporal", inTemporal)
-	line("workspace", "%s (%s)", orGone(i.Workspace), i.WorkspaceID)
-	line("definition", "%s (%s), version %s", orGone(i.WorkflowDefinition), i.WorkflowDefinitionID,
+	line("workspace", "%s (%s)", named(i.Workspace, "deleted"), i.WorkspaceID)
+	line("definition", "%s (%s), version %s", named(i.WorkflowDefinition, "deleted"), i.WorkflowDefinitionID,
 		numberOr(i.Version, "?"))
 	line("priority", "%d", i.Priority)
 	if i.Status == "PENDING" && i.DueIn > 0 {

@@ -1,15 +1,20 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
 
 // skipsPending is why an action on PENDING items leaves one alone.
@@ -22,7 +27,8 @@ func (a *App) itemsCommand() *cobra.Command {
 		Use:   "items",
 		Short: "List, show, cancel, retry, purge and await queue items",
 		Long: "List, show, cancel, retry, purge and await queue items.\n" +
-			"A REF is an item ID, an execution ID, or a workflow ID (execution-...).",
+			"A REF is an item ID, an execution ID, a workflow ID (execution-...), or the workflow ID that an item names,\n" +
+			"which finds it until it has ended.",
 	}
 	group.AddCommand(a.itemsListCommand(),
 		a.itemShowCommand("Show an item with its params and timeline", itemsOf),
@@ -34,15 +40,13 @@ func (a *App) itemsListCommand() *cobra.Command {
 	var filter filterFlags
 	var states []string
 	var before int64
-	var output string
-	var limit int
 	command := &cobra.Command{
 		Use: "list", Short: "List items, newest first", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
 			if err := checkStates(states, itemStates); err != nil {
 				return err
 			}
-			ids, err := filter.findItems(ctx, store, operate.ItemFilter{States: states, Before: before}, limit)
+			ids, err := filter.findItems(ctx, store, operate.ItemFilter{States: states, Before: before}, a.limit)
 			if err != nil {
 				return err
 			}
@@ -50,21 +54,26 @@ func (a *App) itemsListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printItems(items, limit, output)
+			return list[operate.Item]{
+				rows: items, none: "no items match",
+				more:  func(last operate.Item) string { return fmt.Sprintf("continue with --before %d", last.ID) },
+				heads: "ID\tSTATE\tWORKSPACE\tDEFINITION\tPRIORITY\tAGE\tATTEMPTS\tNOTE",
+				cells: func(i operate.Item) string {
+					return fmt.Sprintf("%d\t%s\t%s\t%s\t%d\t%s\t%d\t%s", i.ID, i.Status, named(i.Workspace, i.WorkspaceID),
+						named(i.WorkflowDefinition, i.WorkflowDefinitionID), i.Priority, view.Shortly(i.Age), i.AttemptCount, noteOf(i))
+				},
+			}.print(a)
 		}),
 	}
 	filter.add(command.Flags())
 	command.Flags().StringSliceVar(&states, "state", nil, "only in these states: "+strings.Join(itemStates, ", "))
 	command.Flags().Int64Var(&before, "before", 0, "only rows with a lower ID, for the next page")
-	addLimit(command.Flags(), &limit)
-	addOutput(command.Flags(), &output)
 	a.complete(command, map[string]completion{"state": fixed(itemStates...)})
-	return command
+	return a.lists(command)
 }
 
 // itemShowCommand shows the item that find finds.
 func (a *App) itemShowCommand(short string, find findItems) *cobra.Command {
-	var output string
 	command := &cobra.Command{
 		Use: "show REF", Short: short, Args: cobra.ExactArgs(1),
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
@@ -76,14 +85,13 @@ func (a *App) itemShowCommand(short string, find findItems) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(output, struct {
+			return a.show(struct {
 				operate.Item
 				history
 			}{items[0], known}, func() error { return a.printItem(items[0], known, "") })
 		}),
 	}
-	addOutput(command.Flags(), &output)
-	return command
+	return a.reads(command)
 }
 
 // history is what happened to an item, and why it waits.
@@ -199,12 +207,108 @@ func checkStates(states, known []string) error {
 
 // findItems returns the IDs of the matching items, newest first. Zero means no limit.
 func (f *filterFlags) findItems(ctx context.Context, store *operate.Store, filter operate.ItemFilter,
-	limit int) ([]int64, error) {
-	since, until, err := f.read(ctx, store)
-	if err != nil {
+	limit int) (_ []int64, err error) {
+	if filter.Filter, err = f.read(ctx, store); err != nil {
 		return nil, err
 	}
-	filter.Workspace, filter.Definition, filter.Error, filter.Since, filter.Until = f.workspace, f.definition, f.errorText,
-		since, until
 	return store.FindItems(ctx, filter, limit)
+}
+
+// Exit codes of `items wait`.
+const (
+	exitFailed    = 2
+	exitCancelled = 3
+	exitOpen      = 4
+)
+
+func (a *App) itemsWaitCommand() *cobra.Command {
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use: "wait REF...", Short: "Wait until items have ended, and print their results", Args: cobra.MinimumNArgs(1),
+		Long: "Wait until items have ended, and print their results. It is notified with `settings set notify-ended\n" +
+			"true`, and otherwise looks every 2 seconds or more often.\n\n" +
+			"Exit code 0: all are COMPLETED. 2: at least one is FAILED. 3: none is FAILED, at least one is CANCELLED.\n" +
+			"4: at least one had not ended at the timeout. 1: any other error. A replay is another item.",
+		Example: "  pgdispatch items wait 4711 --timeout 5m",
+	}
+	command.RunE = a.withTarget(func(ctx context.Context, database postgres.Target, store *operate.Store,
+		args []string) error {
+		if timeout < 0 {
+			return fmt.Errorf("--timeout is %s: it must be positive, such as 5m, or 0 for no limit", timeout)
+		}
+		items, err := itemsOf(ctx, store, args, false)
+		if err != nil {
+			return err
+		}
+		waiter := operate.Waiter{Store: store, Connect: func(ctx context.Context) (*pgx.Conn, error) {
+			return database.Connect(ctx, postgres.ListenerSettings(), nil)
+		}}
+		if open := notEnded(items); open > 0 && a.onTerminal() {
+			fmt.Fprintf(a.Stderr, "waiting for the end of %s; Ctrl-C stops waiting\n", view.Counted(open, "item"))
+		}
+		late, err := waitFor(ctx, &waiter, items, timeout)
+		if err != nil {
+			return err
+		}
+		if items, err = itemsOf(ctx, store, strings.Split(numbers(items), ", "), true); err != nil {
+			return err
+		}
+		return errors.Join(a.printEnds(items), endOf(items, late, timeout))
+	})
+	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait at most, such as 5m (default: no limit)")
+	return a.reads(command)
+}
+
+// notEnded counts the items that are still due to end.
+func notEnded(items []operate.Item) int {
+	open := 0
+	for _, i := range items {
+		if i.Status != "COMPLETED" && i.Status != "FAILED" && i.Status != "CANCELLED" {
+			open++
+		}
+	}
+	return open
+}
+
+// waitFor waits for at most the timeout, unless that is 0, and reports whether it was over first.
+func waitFor(ctx context.Context, w *operate.Waiter, items []operate.Item, timeout time.Duration) (bool, error) {
+	late := errors.New("timeout")
+	waiting, cancel := ctx, func() {}
+	if timeout > 0 {
+		waiting, cancel = context.WithTimeoutCause(ctx, timeout, late)
+	}
+	defer cancel()
+	err := w.Run(waiting, items)
+	switch {
+	case ctx.Err() != nil:
+		return false, errors.New("it was interrupted")
+	case errors.Is(context.Cause(waiting), late) && err != nil:
+		return true, nil
+	}
+	return false, err
+}
+
+// endOf returns an error with the exit code for what became of the items, or nil if all are COMPLETED.
+func endOf(items []operate.Item, late bool, timeout time.Duration) error {
+	count := map[string]int{}
+	for _, i := range items {
+		count[i.Status]++
+	}
+	open := notEnded(items)
+	ofAll := func(n int) string { return view.Number(int64(n)) + " of " + view.Counted(len(items), "item") }
+	switch {
+	case open > 0 && late:
+		return coded{fmt.Errorf("%s had not ended after %s", ofAll(open), timeout), exitOpen}
+	case count["FAILED"] > 0:
+		return coded{errors.New(ofAll(count["FAILED"]) + " failed"), exitFailed}
+	case count["CANCELLED"] > 0:
+		return coded{errors.New(ofAll(count["CANCELLED"]) + " cancelled"), exitCancelled}
+	}
+	return nil
+}
+
+func (a *App) printEnds(items []operate.Item) error {
+	return list[operate.Item]{rows: items, heads: "ID\tSTATE\tRESULT", cells: func(i operate.Item) string {
+		return fmt.Sprintf("%d\t%s\t%s", i.ID, i.Status, view.Printable(cmp.Or(resultOf(i), i.LastError, "-")))
+	}}.print(a)
 }

@@ -28,9 +28,8 @@ func (a *App) limitsCommand() *cobra.Command {
 }
 
 func (a *App) limitsListCommand() *cobra.Command {
-	var workspace, key, output string
+	var workspace, key string
 	var after int64
-	var limit int
 	command := &cobra.Command{
 		Use: "list", Short: "List limits and how much of each is used", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
@@ -41,64 +40,73 @@ func (a *App) limitsListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			limits, err := store.KeyLimits(ctx, operate.KeyLimitFilter{WorkspaceID: in.ID, Key: key, After: after}, limit)
+			limits, err := store.KeyLimits(ctx, operate.KeyLimitFilter{WorkspaceID: in.ID, Key: key, After: after}, a.limit)
 			if err == nil {
 				err = store.ReadHistory(ctx, limits)
 			}
 			if err != nil {
 				return err
 			}
-			return a.printLimits(limits, limit, output)
+			return list[operate.KeyLimit]{
+				rows: limits, none: "no limits match; set one with `pgdispatch limits set`",
+				more: func(last operate.KeyLimit) string { return fmt.Sprintf("continue with --after %d", last.ID) },
+				heads: "KEY\tWORKSPACE\tACTIVE/MAX\tRATES\tSTARTS LEFT\tWAITING\tOLDEST\tFULL\tRUNNING, LAST HOUR\t" +
+					"WAITING, LAST HOUR",
+				cells: func(l operate.KeyLimit) string {
+					workspace := "(all)"
+					if l.WorkspaceID != "" {
+						workspace = view.Printable(l.Workspace)
+					}
+					use, waiting := view.KeyLimitHistory(l, time.Now())
+					return fmt.Sprintf("%s\t%s\t%d/%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", view.Printable(l.Key), workspace, l.Active,
+						numberOr(l.MaxConcurrent, "-"), cmp.Or(l.Rates.String(), "-"), numberOr(l.StartsLeft, "-"),
+						view.AtLeast(l.Waiting, l.WaitingExact), view.SpanOf(l.OldestWaiting), fullWord(l), use.Lined(),
+						waiting.Lined())
+				},
+			}.print(a)
 		}),
 	}
 	flags := command.Flags()
 	flags.StringVar(&workspace, "workspace", "", "only this workspace, by ID or name")
 	flags.StringVar(&key, "key", "", "only limits of this key")
 	flags.Int64Var(&after, "after", 0, "only rows after this one, for the next page")
-	addLimit(flags, &limit)
-	addOutput(flags, &output)
-	a.complete(command, map[string]completion{"key": a.limitKeys})
-	return command
+	a.complete(command, map[string]completion{"key": a.limitKeys()})
+	return a.lists(command)
 }
 
 func (a *App) limitsSetCommand() *cobra.Command {
-	var workspace, most, rates, output, who string
+	var workspace string
 	command := &cobra.Command{
 		Use: "set KEY", Short: "Set or add the limit of a key", Args: cobra.ExactArgs(1),
 		Long: "Set or add the limit of a key, in a workspace or, without --workspace, over all workspaces. What is not\n" +
 			"given stays as it is.",
 		Example: "  pgdispatch limits set smtp --max 10 --rates 10/s,100/1m\n" +
 			"  pgdispatch limits set customer-17 --workspace Acme --max 2",
-		ValidArgsFunction: arguments(a.limitKeys),
+		ValidArgsFunction: arguments(a.limitKeys()),
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		change := operate.KeyLimitChange{
-			SetMax: command.Flags().Changed("max"), SetRates: command.Flags().Changed("rates"),
+		patch, err := operate.ReadTerms(operate.KeyTerms, "--%s: %w", func(name string) (string, bool) {
+			flag := command.Flags().Lookup(name)
+			return flag.Value.String(), flag.Changed
+		})
+		if err == nil && len(patch) == 0 {
+			err = errors.New("nothing to set: give --max, --rates, or both")
 		}
-		if !change.SetMax && !change.SetRates {
-			return errors.New("nothing to set: give --max, --rates, or both")
+		if err != nil {
+			return err
 		}
-		var err error
-		if change.MaxConcurrent, err = operate.ParseKeyLimit(most); err != nil {
-			return fmt.Errorf("--max: %w", err)
-		}
-		if change.Rates, err = operate.ParseRates(rates); err != nil {
-			return fmt.Errorf("--rates: %w", err)
-		}
-		return a.changeKey(ctx, store, workspace, args[0], change, "limits set", who, output)
+		return a.changeKey(ctx, store, workspace, args[0], patch, "limits set")
 	})
 	flags := command.Flags()
 	flags.StringVar(&workspace, "workspace", "", "limit the key in this workspace, by ID or name, instead of over all")
-	flags.StringVar(&most, "max", "off", "how many items with the key may run at once; off: no limit")
-	flags.StringVar(&rates, "rates", "off", "how many may start in any period, such as 10/s,100/1m; off: no limit")
-	addWho(flags, &who)
-	addOutput(flags, &output)
-	return command
+	flags.String("max", "off", "how many items with the key may run at once; off: no limit")
+	flags.String("rates", "off", "how many may start in any period, such as 10/s,100/1m; off: no limit")
+	return a.changes(command)
 }
 
 // changeKey changes the limit of a key in the workspace that the flag gives, or over all.
-func (a *App) changeKey(ctx context.Context, store *operate.Store, workspace, key string, c operate.KeyLimitChange,
-	command, who, output string) error {
+func (a *App) changeKey(ctx context.Context, store *operate.Store, workspace, key string, patch operate.Patch,
+	command string) error {
 	if err := operate.CheckKey(key); err != nil {
 		return err
 	}
@@ -106,20 +114,20 @@ func (a *App) changeKey(ctx context.Context, store *operate.Store, workspace, ke
 	if err != nil {
 		return err
 	}
-	changed, err := store.SetKeyLimit(ctx, in.ID, key, c, command, who)
+	changed, err := store.SetKeyLimit(ctx, in.ID, key, patch, command, a.who)
 	if err != nil {
 		return err
 	}
-	return a.printChange(operate.WorkspaceName{ID: in.ID, Name: key}, changed, output)
+	return a.printChange(operate.WorkspaceName{ID: in.ID, Name: key}, changed)
 }
 
 func (a *App) limitsRemoveCommand() *cobra.Command {
-	var workspace, output, who string
+	var workspace string
 	command := &cobra.Command{
 		Use: "remove KEY", Short: "Remove the limit of a key", Args: cobra.ExactArgs(1),
 		Long: "Remove the limit of a key in a workspace or, without --workspace, the one over all workspaces. Items keep\n" +
 			"their keys.",
-		ValidArgsFunction: arguments(a.limitKeys),
+		ValidArgsFunction: arguments(a.limitKeys()),
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 			if err := operate.CheckKey(args[0]); err != nil {
 				return err
@@ -128,21 +136,19 @@ func (a *App) limitsRemoveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			removed, err := store.RemoveKeyLimit(ctx, in.ID, args[0], who)
+			removed, err := store.RemoveKeyLimit(ctx, in.ID, args[0], a.who)
 			if err == nil && !removed {
 				err = noLimit(ctx, store, args[0])
 			}
 			if err != nil {
 				return err
 			}
-			return a.say(output, map[string]string{"workspace_id": in.ID, "removed": args[0]}, "removed the limit of %s",
+			return a.say(map[string]string{"workspace_id": in.ID, "removed": args[0]}, "removed the limit of %s",
 				view.Printable(args[0]))
 		}),
 	}
 	command.Flags().StringVar(&workspace, "workspace", "", "the limit of this workspace, by ID or name")
-	addWho(command.Flags(), &who)
-	addOutput(command.Flags(), &output)
-	return command
+	return a.changes(command)
 }
 
 // noLimit is the error about a key without a limit.
@@ -156,44 +162,22 @@ func noLimit(ctx context.Context, store *operate.Store, key string) error {
 }
 
 func (a *App) limitsPauseCommand(paused bool) *cobra.Command {
-	var workspace, output, who string
+	var workspace string
 	command := &cobra.Command{
 		Use: "pause KEY", Short: "Start no items with a key, until resumed", Args: cobra.ExactArgs(1),
 		Long: "Start no items with a key, in a workspace or, without --workspace, in any. What runs goes on. If the\n" +
 			"key has no limit there, one is added.",
-		ValidArgsFunction: arguments(a.limitKeys),
+		ValidArgsFunction: arguments(a.limitKeys()),
 	}
 	if !paused {
 		command.Use, command.Short, command.Long = "resume KEY", "Start items with a paused key again", ""
 	}
 	command.RunE = a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-		return a.changeKey(ctx, store, workspace, args[0], operate.KeyLimitChange{Paused: &paused},
-			"limits "+strings.TrimSuffix(command.Use, " KEY"), who, output)
+		return a.changeKey(ctx, store, workspace, args[0], operate.Patch{"paused": paused},
+			"limits "+strings.TrimSuffix(command.Use, " KEY"))
 	})
 	command.Flags().StringVar(&workspace, "workspace", "", "only in this workspace, by ID or name")
-	addWho(command.Flags(), &who)
-	addOutput(command.Flags(), &output)
-	return command
-}
-
-func (a *App) printLimits(limits []operate.KeyLimit, limit int, output string) error {
-	return list[operate.KeyLimit]{
-		rows: limits, limit: limit, none: "no limits match; set one with `pgdispatch limits set`",
-		more: func(last operate.KeyLimit) string { return fmt.Sprintf("continue with --after %d", last.ID) },
-		heads: "KEY\tWORKSPACE\tACTIVE/MAX\tRATES\tSTARTS LEFT\tWAITING\tOLDEST\tFULL\tRUNNING, LAST HOUR\t" +
-			"WAITING, LAST HOUR",
-		cells: func(l operate.KeyLimit) string {
-			workspace := "(all)"
-			if l.WorkspaceID != "" {
-				workspace = view.Printable(l.Workspace)
-			}
-			use, waiting := view.KeyLimitHistory(l, time.Now())
-			return fmt.Sprintf("%s\t%s\t%d/%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", view.Printable(l.Key), workspace, l.Active,
-				numberOr(l.MaxConcurrent, "-"), cmp.Or(l.Rates.String(), "-"), numberOr(l.StartsLeft, "-"),
-				view.AtLeast(l.Waiting, l.WaitingExact), view.SpanOf(l.OldestWaiting), fullWord(l), use.Lined(),
-				waiting.Lined())
-		},
-	}.print(a, output)
+	return a.changes(command)
 }
 
 func numberOr(n *int, none string) string {

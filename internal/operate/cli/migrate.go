@@ -63,7 +63,6 @@ func (a *App) migrateDownCommand() *cobra.Command {
 }
 
 func (a *App) migrateStatusCommand() *cobra.Command {
-	var output string
 	status := &cobra.Command{
 		Use: "status", Short: "Show which migrations are applied; exits with 1 if migrations are missing or functions are " +
 			"outdated", Args: cobra.NoArgs,
@@ -75,15 +74,14 @@ func (a *App) migrateStatusCommand() *cobra.Command {
 			if state.BeforeBaseline > 0 {
 				return state.Err()
 			}
-			if err := a.printMigrations(state, output); err != nil {
+			if err := a.printMigrations(state); err != nil {
 				return err
 			}
 			return incomplete(state)
 		}),
 	}
 
-	addOutput(status.Flags(), &output)
-	return status
+	return a.reads(status)
 }
 
 // incomplete returns an error if `migrate up` has anything left to do.
@@ -100,7 +98,7 @@ func incomplete(state migrate.State) error {
 }
 
 // printMigrations lists all migrations and the outdated functions.
-func (a *App) printMigrations(state migrate.State, output string) error {
+func (a *App) printMigrations(state migrate.State) error {
 	type migration struct {
 		Name    string `json:"name"`
 		Applied bool   `json:"applied"`
@@ -117,7 +115,7 @@ func (a *App) printMigrations(state migrate.State, output string) error {
 	for _, name := range state.Damaged {
 		all = append(all, migration{name, false, "damaged"})
 	}
-	if output == "json" {
+	if a.output == "json" {
 		return a.printJSON(all)
 	}
 	for _, m := range all {

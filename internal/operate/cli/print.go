@@ -14,8 +14,6 @@ import (
 	"unicode"
 	"unicode/utf16"
 
-	"github.com/spf13/pflag"
-
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
@@ -26,8 +24,7 @@ const maxShownError = 80
 // list is a page of a list.
 type list[T any] struct {
 	rows []T
-	// limit is the maximum number of rows. more says how to see those that follow a full page.
-	limit int
+	// more says how to see the rows that follow a full page.
 	more  func(last T) string
 	none  string // instead of a table without rows
 	heads string
@@ -35,10 +32,10 @@ type list[T any] struct {
 }
 
 // print prints the rows as JSON, or as a table.
-func (l list[T]) print(a *App, output string) error {
+func (l list[T]) print(a *App) error {
 	out := a.Stdout
 	switch {
-	case output == "json":
+	case a.output == "json":
 		return a.printJSON(l.rows)
 	case len(l.rows) == 0:
 		_, err := fmt.Fprintln(out, l.none)
@@ -52,8 +49,8 @@ func (l list[T]) print(a *App, output string) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if len(l.rows) == l.limit && l.more != nil {
-		fmt.Fprintln(out, "there may be more; "+l.more(l.rows[l.limit-1]))
+	if len(l.rows) == a.limit && l.more != nil {
+		fmt.Fprintln(out, "there may be more; "+l.more(l.rows[a.limit-1]))
 	}
 	return nil
 }
@@ -79,26 +76,17 @@ func (a *App) printJSON(value any) error {
 	return err
 }
 
-func addOutput(flags *pflag.FlagSet, output *string) {
-	flags.StringVarP(output, "output", "o", "table", "output format: table or json")
-}
-
-// addLimit adds the flag that bounds a list.
-func addLimit(flags *pflag.FlagSet, limit *int) {
-	flags.IntVar(limit, "limit", 50, "maximum number of rows, 1 to 10000")
-}
-
 // show prints what a command has found: as JSON, or as text prints it.
-func (a *App) show(output string, value any, text func() error) error {
-	if output == "json" {
+func (a *App) show(value any, text func() error) error {
+	if a.output == "json" {
 		return a.printJSON(value)
 	}
 	return text()
 }
 
 // say prints what a command has done: as JSON, or as a line.
-func (a *App) say(output string, value any, format string, args ...any) error {
-	return a.show(output, value, func() error {
+func (a *App) say(value any, format string, args ...any) error {
+	return a.show(value, func() error {
 		_, err := fmt.Fprintf(a.Stdout, format+"\n", args...)
 		return err
 	})
@@ -107,13 +95,6 @@ func (a *App) say(output string, value any, format string, args ...any) error {
 func named(name, id string) string {
 	if name == "" {
 		return id
-	}
-	return view.Printable(name)
-}
-
-func orGone(name string) string {
-	if name == "" {
-		return "deleted"
 	}
 	return view.Printable(name)
 }

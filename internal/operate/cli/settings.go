@@ -11,60 +11,42 @@ import (
 var settingNames = []string{"max-claims", "paused", "retention", "dead-letter-retention", "result-bytes",
 	"notify-ended"}
 
-// shownSettings are the settings under the names that `settings set` uses.
-type shownSettings struct {
-	MaxClaims           int    `json:"max_claims"`
-	Paused              bool   `json:"paused"`
-	Retention           string `json:"retention"`
-	DeadLetterRetention string `json:"dead_letter_retention"`
-	ResultBytes         int    `json:"result_bytes"`
-	NotifyEnded         bool   `json:"notify_ended"`
+// showSettings returns the settings as JSON has them, under the names that `settings set` uses, with underscores.
+func showSettings(s operate.Settings) map[string]any {
+	return map[string]any{"max_claims": s.MaxClaims, "paused": s.Paused, "retention": showRetention(s.Retention),
+		"dead_letter_retention": showRetention(s.DeadLetterRetention), "result_bytes": s.ResultBytes,
+		"notify_ended": s.NotifyEnded}
 }
 
-func showSettings(s operate.Settings) shownSettings {
-	return shownSettings{s.MaxClaims, s.Paused, showRetention(s.Retention), showRetention(s.DeadLetterRetention),
-		s.ResultBytes, s.NotifyEnded}
-}
-
-// values returns the settings in the order of settingNames.
-func (s shownSettings) values() []any {
-	return []any{s.MaxClaims, s.Paused, s.Retention, s.DeadLetterRetention, s.ResultBytes, s.NotifyEnded}
-}
-
-func (a *App) printSettings(s operate.Settings, output string) error {
+func (a *App) printSettings(s operate.Settings) error {
 	shown := showSettings(s)
-	if output == "json" {
-		return a.printJSON(shown)
-	}
-	for n, value := range shown.values() {
-		if _, err := fmt.Fprintln(a.Stdout, settingNames[n], value); err != nil {
-			return err
+	return a.show(shown, func() error {
+		for _, name := range settingNames {
+			fmt.Fprintln(a.Stdout, name, shown[strings.ReplaceAll(name, "-", "_")])
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // printSettingsChange prints what was changed, and all settings.
-func (a *App) printSettingsChange(change operate.SettingsChange, output string) error {
-	was, is := showSettings(change.Was).values(), showSettings(change.Is).values()
-	changed := operate.Change{}
-	for n, name := range settingNames {
-		if was[n] == is[n] {
+func (a *App) printSettingsChange(change operate.SettingsChange) error {
+	was, is, changed := showSettings(change.Was), showSettings(change.Is), operate.Change{}
+	for _, name := range settingNames {
+		key := strings.ReplaceAll(name, "-", "_")
+		if was[key] == is[key] {
 			continue
 		}
-		changed[strings.ReplaceAll(name, "-", "_")] = [2]any{was[n], is[n]}
-		if output != "json" {
-			fmt.Fprintf(a.Stdout, "%s was %v and is %v\n\n", name, was[n], is[n])
+		changed[key] = [2]any{was[key], is[key]}
+		if a.output != "json" {
+			fmt.Fprintf(a.Stdout, "%s was %v and is %v\n\n", name, was[key], is[key])
 		}
 	}
-	if output == "json" {
-		return a.printJSON(struct {
-			shownSettings
-			Changed operate.Change `json:"changed"`
-		}{showSettings(change.Is), changed})
+	if a.output == "json" {
+		is["changed"] = changed
+		return a.printJSON(is)
 	}
 	if len(changed) == 0 {
 		fmt.Fprint(a.Stdout, "it is like that already: nothing was changed\n\n")
 	}
-	return a.printSettings(change.Is, output)
+	return a.printSettings(change.Is)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,32 +22,31 @@ import (
 
 // status is the output of `pgdispatch status`.
 type status struct {
-	Settings shownSettings `json:"settings"`
+	Settings map[string]any `json:"settings"`
 	operate.Overview
 	Concerns   []view.Concern         `json:"concerns"`
 	Workspaces []operate.WorkspaceRow `json:"workspaces"`
 }
 
 func (a *App) statusCommand() *cobra.Command {
-	var output, sort string
-	var limit int
+	var sort string
 	var watches, minutes bool
 	var interval time.Duration
 	command := &cobra.Command{
 		Use: "status", Short: "Show problems, totals, replicas and workspaces", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
 			by := operate.WorkspaceOrder(sort)
-			if err := errors.Join(checkSort(by), checkWatch(watches, interval, output)); err != nil {
+			if err := errors.Join(checkSort(by), checkWatch(watches, interval, a.output)); err != nil {
 				return err
 			}
 			if watches {
-				return a.watch(ctx, store, interval, by, limit)
+				return a.watch(ctx, store, interval, by)
 			}
-			s, err := readStatus(ctx, store, by, limit)
+			s, err := readStatus(ctx, store, by, a.limit)
 			if err != nil {
 				return err
 			}
-			if output == "json" {
+			if a.output == "json" {
 				if !minutes {
 					s.Minutes = nil
 				}
@@ -57,8 +57,6 @@ func (a *App) statusCommand() *cobra.Command {
 			return err
 		}),
 	}
-	addOutput(command.Flags(), &output)
-	addLimit(command.Flags(), &limit)
 	command.Flags().StringVar(&sort, "sort", string(operate.ByOldest),
 		"order of workspaces: oldest, running, failures or name")
 	command.Flags().BoolVar(&watches, "watch", false, "refresh continuously until q or Ctrl-C")
@@ -66,12 +64,11 @@ func (a *App) statusCommand() *cobra.Command {
 	command.Flags().DurationVar(&interval, "interval", time.Second, "refresh interval of --watch, 200ms to 1h")
 	a.complete(command, map[string]completion{"sort": fixed(string(operate.ByOldest), string(operate.ByRunning),
 		string(operate.ByFailures), string(operate.ByName))})
-	return command
+	return a.lists(command)
 }
 
 func checkSort(by operate.WorkspaceOrder) error {
-	switch by {
-	case operate.ByOldest, operate.ByRunning, operate.ByFailures, operate.ByName:
+	if slices.Contains(orders, by) {
 		return nil
 	}
 	return fmt.Errorf("--sort is %.80q: it must be oldest, running, failures or name", by)
@@ -113,7 +110,6 @@ func PrintableLines(text string) string {
 
 func (a *App) settingsCommand() *cobra.Command {
 	group := &cobra.Command{Use: "settings", Short: "Show or change the settings of all replicas at run time"}
-	var output, who string
 	get := &cobra.Command{
 		Use: "get", Short: "Show the settings", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
@@ -121,7 +117,7 @@ func (a *App) settingsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printSettings(settings, output)
+			return a.printSettings(settings)
 		}),
 	}
 	set := &cobra.Command{
@@ -136,80 +132,50 @@ func (a *App) settingsCommand() *cobra.Command {
 			"notify-ended           true: notify applications of ends on the channel pgdispatch_ended; or false",
 		ValidArgsFunction: completeSetting,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-			change, err := parseSetting(args[0], args[1], who)
+			patch, err := parseSetting(args[0], args[1])
 			if err != nil {
 				return err
 			}
-			changed, err := change(ctx, store)
+			changed, err := store.ChangeSettings(ctx, patch, a.who)
 			if err != nil {
 				return err
 			}
-			return a.printSettingsChange(changed, output)
+			return a.printSettingsChange(changed)
 		}),
 	}
-	addWho(set.Flags(), &who)
-	for _, command := range []*cobra.Command{get, set} {
-		addOutput(command.Flags(), &output)
-		group.AddCommand(command)
-	}
+	group.AddCommand(a.reads(get), a.changes(set))
 	return group
 }
 
-// parseSetting returns a function that changes the setting.
-func parseSetting(name, text,
-	who string) (func(context.Context, *operate.Store) (operate.SettingsChange, error), error) {
+// parseSetting returns the patch that changes a setting.
+func parseSetting(name, text string) (operate.Patch, error) {
+	var value any
 	switch name {
 	case "max-claims", "result-bytes":
-		most := map[string]int{"max-claims": 100000, "result-bytes": temporal.MaxResult}[name]
+		most := map[string]int{"max-claims": operate.MaxMaxClaims, "result-bytes": temporal.MaxResult}[name]
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 || n > most {
+		if value = n; err != nil || n < 0 || n > most {
 			return nil, fmt.Errorf("%s is %q: it must be a whole number from 0 to %d", name, text, most)
 		}
-		return func(ctx context.Context, s *operate.Store) (operate.SettingsChange, error) {
-			if name == "max-claims" {
-				return s.SetSettings(ctx, &n, nil, nil, who)
-			}
-			return s.SetSettings(ctx, nil, nil, &n, who)
-		}, nil
 	case "paused", "notify-ended":
-		b, err := strconv.ParseBool(text)
-		if err != nil {
+		is, err := strconv.ParseBool(text)
+		if value = is; err != nil {
 			return nil, fmt.Errorf("%s is %q: it must be true or false", name, text)
 		}
-		return func(ctx context.Context, s *operate.Store) (operate.SettingsChange, error) {
-			if name == "paused" {
-				return s.SetSettings(ctx, nil, &b, nil, who)
-			}
-			return s.SetNotifyEnded(ctx, b, who)
-		}, nil
 	case "retention", "dead-letter-retention":
-		keep, err := parseRetention(name, text)
-		if err != nil {
-			return nil, err
+		if text == "off" {
+			break // nil keeps them forever
 		}
-		return func(ctx context.Context, s *operate.Store) (operate.SettingsChange, error) {
-			if name == "retention" {
-				return s.SetRetention(ctx, keep, who)
-			}
-			return s.SetDeadLetterRetention(ctx, keep, who)
-		}, nil
+		// Zero is refused because it could mean "at once" or "off".
+		keep, err := parseDays(text)
+		if value = keep.String(); err != nil || keep < time.Minute {
+			return nil, fmt.Errorf("%s is %q: it must be off, or from 1m to %dd, such as 12h or 30d", name, text, maxDays)
+		}
+	default:
+		return nil, fmt.Errorf("unknown setting %q: use max-claims, paused, retention, dead-letter-retention, result-bytes "+
+			"or notify-ended%s", name, didYouMean(name, settingNames))
 	}
-	return nil, fmt.Errorf(
-		"unknown setting %q: use max-claims, paused, retention, dead-letter-retention, result-bytes or notify-ended%s",
-		name, didYouMean(name, settingNames))
-}
-
-// parseRetention parses a retention period. Nil means unlimited. Zero is refused because it could mean "at once" or
-// "off".
-func parseRetention(name, text string) (*time.Duration, error) {
-	if text == "off" {
-		return nil, nil
-	}
-	keep, err := parseDays(text)
-	if err != nil || keep < time.Minute {
-		return nil, fmt.Errorf("%s is %q: it must be off, or from 1m to %dd, such as 12h or 30d", name, text, maxDays)
-	}
-	return &keep, nil
+	return operate.Patch{strings.ReplaceAll(name, "-", "_"): value}, nil
 }
 
 // maxDays is about a hundred years.

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
 
 func (a *App) workspacesCommand() *cobra.Command {
@@ -22,27 +25,25 @@ func (a *App) workspacesCommand() *cobra.Command {
 		Long: "List, show, limit and pause workspaces. A change applies from the next claim; running workflows continue.\n" +
 			"A WORKSPACE is an ID or a unique name.",
 	}
-	paused, resumed := true, false
 	group.AddCommand(
 		a.workspacesListCommand(), a.workspacesShowCommand(), a.workspacesCreateCommand(),
-		a.workspaceChangeCommand("set-plan", "PLAN", "Set a workspace's plan", planChange),
+		a.workspaceChangeCommand("set-plan", "PLAN", "Set a workspace's plan", planPatch),
 		a.workspaceChangeCommand("set-limit", "{N|plan}",
-			"Set the maximum number of concurrent workflows; plan: use the plan's limit", parsed(operate.LimitChange)),
+			"Set the maximum number of concurrent workflows; plan: use the plan's limit", parsed(operate.LimitPatch)),
 		a.workspaceChangeCommand("set-burst", "{N|plan}",
 			"Set how many workflows may run while no other workspace needs the workers; plan: use the plan's burst limit",
-			parsed(operate.BurstChange)),
+			parsed(operate.BurstPatch)),
 		a.workspaceChangeCommand("set-rate", "{N|off}", "Set the maximum number of starts per second; off: no limit",
-			parsed(operate.RateChange)),
+			parsed(operate.RatePatch)),
 		a.workspaceChangeCommand("pause", "", "Pause a workspace: start no more items; running workflows continue",
-			pauseChange(&paused)),
-		a.workspaceChangeCommand("resume", "", "Resume a paused workspace", pauseChange(&resumed)),
+			pausePatch(true)),
+		a.workspaceChangeCommand("resume", "", "Resume a paused workspace", pausePatch(false)),
 	)
 	return group
 }
 
 func (a *App) workspacesListCommand() *cobra.Command {
-	var name, after, output string
-	var limit int
+	var name, after string
 	command := &cobra.Command{
 		Use: "list", Short: "List workspaces by name", Args: cobra.NoArgs,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
@@ -56,38 +57,44 @@ func (a *App) workspacesListCommand() *cobra.Command {
 				}
 				after = last.ID
 			}
-			workspaces, err := store.Workspaces(ctx, name, after, limit)
+			workspaces, err := store.Workspaces(ctx, name, after, a.limit)
 			if err != nil {
 				return err
 			}
-			return a.printWorkspaces(workspaces, limit, output)
+			return list[operate.Workspace]{
+				rows:  workspaces,
+				none:  "no workspaces match; create one by inserting into pgdispatch.workspaces",
+				more:  func(last operate.Workspace) string { return "continue with --after " + last.ID },
+				heads: "WORKSPACE\tID\tPLAN\tRUNNING/LIMIT\tRATE\tWAITING\tOLDEST WAITING\tSCHEDULED\tUNANSWERED\tPAUSED",
+				cells: func(w operate.Workspace) string {
+					return fmt.Sprintf("%s\t%s\t%s\t%d/%s\t%s\t%d\t%s\t%d\t%s\t%s", view.Printable(w.Name), w.ID, w.Plan, w.Active(),
+						view.Slots(w.Limit, w.Burst), rateOf(w), w.Waiting, oldestOf(w), w.Scheduled,
+						view.Unanswered(w.Unanswered, w.OldestUnanswered), yesNo(w.Paused))
+				},
+			}.print(a)
 		}),
 	}
 	command.Flags().StringVar(&name, "name", "", "only names that contain this text, ignoring case")
 	command.Flags().StringVar(&after, "after", "", "only rows after this one, for the next page")
-	addLimit(command.Flags(), &limit)
-	addOutput(command.Flags(), &output)
-	return command
+	return a.lists(command)
 }
 
 func (a *App) workspacesShowCommand() *cobra.Command {
-	var output string
 	command := &cobra.Command{
 		Use: "show WORKSPACE", Short: "Show a workspace and its workflow definitions", Args: cobra.ExactArgs(1),
-		ValidArgsFunction: arguments(a.workspaceNames),
+		ValidArgsFunction: arguments(a.workspaceNames()),
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
 			w, definitions, err := readWorkspace(ctx, store, args[0])
 			if err != nil {
 				return err
 			}
-			return a.show(output, struct {
+			return a.show(struct {
 				operate.Workspace
 				Definitions []operate.Definition `json:"workflow_definitions"`
 			}{w, definitions}, func() error { return a.printWorkspace(w, definitions) })
 		}),
 	}
-	addOutput(command.Flags(), &output)
-	return command
+	return a.reads(command)
 }
 
 func readWorkspace(ctx context.Context, store *operate.Store,
@@ -107,20 +114,19 @@ func readWorkspace(ctx context.Context, store *operate.Store,
 	return w, definitions, err
 }
 
-// makeChange parses a command's value, which is empty if the command takes none.
-type makeChange func(ctx context.Context, store *operate.Store, value string) (operate.WorkspaceChange, error)
+// makePatch parses a command's value, which is empty if the command takes none.
+type makePatch func(ctx context.Context, store *operate.Store, value string) (operate.Patch, error)
 
-func (a *App) workspaceChangeCommand(verb, value, short string, parse makeChange) *cobra.Command {
-	var output, who string
+func (a *App) workspaceChangeCommand(verb, value, short string, parse makePatch) *cobra.Command {
 	args := cobra.ExactArgs(1)
 	if value != "" {
 		args = cobra.ExactArgs(2)
 	}
 	command := &cobra.Command{
 		Use: strings.TrimSpace(verb + " WORKSPACE " + value), Short: short, Args: args,
-		ValidArgsFunction: arguments(a.workspaceNames, a.changeValues(value)),
+		ValidArgsFunction: arguments(a.workspaceNames(), a.changeValues(value)),
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
-			change, err := parse(ctx, store, strings.Join(args[1:], ""))
+			patch, err := parse(ctx, store, strings.Join(args[1:], ""))
 			if err != nil {
 				return err
 			}
@@ -128,23 +134,21 @@ func (a *App) workspaceChangeCommand(verb, value, short string, parse makeChange
 			if err != nil {
 				return err
 			}
-			changed, err := store.ChangeWorkspace(ctx, workspace.ID, who, "workspaces "+verb, change)
+			changed, err := store.ChangeWorkspace(ctx, workspace.ID, patch, "workspaces "+verb, a.who)
 			if err != nil {
 				return err
 			}
-			return a.printChange(workspace, changed, output)
+			return a.printChange(workspace, changed)
 		}),
 	}
-	addWho(command.Flags(), &who)
-	addOutput(command.Flags(), &output)
-	return command
+	return a.changes(command)
 }
 
 // changeValues suggests what a change takes, given how its usage names it.
 func (a *App) changeValues(value string) completion {
 	switch value {
 	case "PLAN":
-		return a.planNames
+		return a.planNames()
 	case "{N|plan}":
 		return fixed("plan")
 	case "{N|off}":
@@ -153,29 +157,29 @@ func (a *App) changeValues(value string) completion {
 	return cobra.NoFileCompletions
 }
 
-func planChange(ctx context.Context, store *operate.Store, value string) (operate.WorkspaceChange, error) {
+func planPatch(ctx context.Context, store *operate.Store, value string) (operate.Patch, error) {
 	plans, err := store.Plans(ctx)
 	if err != nil {
-		return operate.WorkspaceChange{}, err
+		return nil, err
 	}
-	return operate.PlanChange(plans, value)
+	return operate.PlanPatch(plans, value)
 }
 
-// parsed is a makeChange that only parses.
-func parsed(parse func(string) (operate.WorkspaceChange, error)) makeChange {
-	return func(_ context.Context, _ *operate.Store, value string) (operate.WorkspaceChange, error) {
+// parsed is a makePatch that only parses.
+func parsed(parse func(string) (operate.Patch, error)) makePatch {
+	return func(_ context.Context, _ *operate.Store, value string) (operate.Patch, error) {
 		return parse(value)
 	}
 }
 
-func pauseChange(paused *bool) makeChange {
-	return func(context.Context, *operate.Store, string) (operate.WorkspaceChange, error) {
-		return operate.WorkspaceChange{Paused: paused}, nil
+func pausePatch(paused bool) makePatch {
+	return func(context.Context, *operate.Store, string) (operate.Patch, error) {
+		return operate.Patch{"paused": paused}, nil
 	}
 }
 
-func (a *App) printChange(workspace operate.WorkspaceName, changed operate.Change, output string) error {
-	if output == "json" {
+func (a *App) printChange(workspace operate.WorkspaceName, changed operate.Change) error {
+	if a.output == "json" {
 		return a.printJSON(struct {
 			ID      string         `json:"id"`
 			Changed operate.Change `json:"changed"`
@@ -202,20 +206,6 @@ func shownValue(value any) string {
 		return "not set"
 	}
 	return view.Printable(fmt.Sprint(value))
-}
-
-func (a *App) printWorkspaces(workspaces []operate.Workspace, limit int, output string) error {
-	return list[operate.Workspace]{
-		rows: workspaces, limit: limit,
-		none:  "no workspaces match; create one by inserting into pgdispatch.workspaces",
-		more:  func(last operate.Workspace) string { return "continue with --after " + last.ID },
-		heads: "WORKSPACE\tID\tPLAN\tRUNNING/LIMIT\tRATE\tWAITING\tOLDEST WAITING\tSCHEDULED\tUNANSWERED\tPAUSED",
-		cells: func(w operate.Workspace) string {
-			return fmt.Sprintf("%s\t%s\t%s\t%d/%s\t%s\t%d\t%s\t%d\t%s\t%s", view.Printable(w.Name), w.ID, w.Plan, w.Active(),
-				view.Slots(w.Limit, w.Burst), rateOf(w), w.Waiting, oldestOf(w), w.Scheduled,
-				view.Unanswered(w.Unanswered, w.OldestUnanswered), yesNo(w.Paused))
-		},
-	}.print(a, output)
 }
 
 func (a *App) printWorkspace(w operate.Workspace, definitions []operate.Definition) error {
@@ -267,4 +257,85 @@ func yesNo(yes bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+// needsOwner is added to the help of commands that only the owner's role may execute.
+const needsOwner = "It needs the role pgdispatch_owner."
+
+// explainOwner adds whose role is needed to the error of a role that lacks a privilege.
+func explainOwner(err error) error {
+	if !postgres.IsForbidden(err) {
+		return err
+	}
+	return errors.Join(err, errors.New("only the owner adds workspaces and definitions and purges items: connect as a "+
+		"member of pgdispatch_owner"))
+}
+
+func (a *App) workspacesCreateCommand() *cobra.Command {
+	var plan, limit, burst, rate string
+	var paused, twin bool
+	command := &cobra.Command{
+		Use: "create NAME", Short: "Add a workspace", Args: cobra.ExactArgs(1),
+		Long: "Add a workspace. " + needsOwner,
+		Example: "  pgdispatch workspaces create Acme --plan PRO\n  pgdispatch workspaces create Acme --limit 8 " +
+			"--rate 2.5 --paused",
+		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
+			if err := operate.CheckName("NAME", args[0]); err != nil {
+				return err
+			}
+			terms := map[string]string{"limit": limit, "burst": burst, "rate": rate}
+			patch, err := operate.ReadTerms(operate.WorkspaceTerms, "--%s: %w", func(name string) (string, bool) {
+				return terms[name], true
+			})
+			if err == nil && plan != "" {
+				var planned operate.Patch
+				planned, err = planPatch(ctx, store, plan)
+				maps.Copy(patch, planned)
+			}
+			if err != nil {
+				return err
+			}
+			patch["paused"] = paused
+			if err := refuseTwin(ctx, store, args[0], twin); err != nil {
+				return err
+			}
+			made, err := store.CreateWorkspace(ctx, args[0], patch, a.who)
+			if err != nil {
+				return explainOwner(err)
+			}
+			return a.say(made, "created workspace %s with the ID %s on plan %s; `pgdispatch "+
+				"definitions create` adds what it can start",
+				view.Printable(args[0]), made.ID, made.Plan)
+		}),
+	}
+	flags := command.Flags()
+	flags.StringVar(&plan, "plan", "", "plan (default: FREE)")
+	flags.StringVar(&limit, "limit", "plan", "maximum number of concurrent workflows; plan: the plan's")
+	flags.StringVar(&burst, "burst", "plan", "maximum number while no other workspace needs the workers; plan: the plan's")
+	flags.StringVar(&rate, "rate", "off", "maximum number of starts per second; off: no limit")
+	flags.BoolVar(&paused, "paused", false, "start nothing until it is resumed")
+	flags.BoolVar(&twin, "twin", false, "even if a workspace has this name")
+	return a.changes(command)
+}
+
+// refuseTwin refuses a name that a workspace has, because commands could no longer name either of them by it.
+func refuseTwin(ctx context.Context, store *operate.Store, name string, allowed bool) error {
+	if allowed {
+		return nil
+	}
+	found, err := store.FindWorkspaces(ctx, name)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	return fmt.Errorf("workspace %s has the name %.80q already: choose another, or repeat it with --twin", found[0].ID,
+		name)
+}
+
+func needed(flags map[string]string) error {
+	for flag, value := range flags {
+		if strings.TrimSpace(value) == "" {
+			return fmt.Errorf("--%s is missing", flag)
+		}
+	}
+	return nil
 }

@@ -45,6 +45,14 @@ func ok(check, format string, args ...any) Finding {
 	return Finding{Check: check, Severity: Fine, Finding: fmt.Sprintf(format, args...)}
 }
 
+// judged returns the finding if something is bad, and otherwise that the check is fine.
+func judged(bad bool, f Finding, fine string, args ...any) Finding {
+	if bad {
+		return f
+	}
+	return ok(f.Check, fine, args...)
+}
+
 // Examine makes all checks. A check that cannot be made yields a Finding, too.
 func Examine(ctx context.Context, c config.Config) []Finding {
 	var queues []operate.TaskQueue

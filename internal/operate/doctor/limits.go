@@ -127,3 +127,38 @@ func reachedFirst(rate operate.Rate, all operate.Rates) *operate.Rate {
 	}
 	return nil
 }
+
+// checkSignals judges the signals of the only depth.
+func checkSignals(depths []operate.Depth) Finding {
+	const check = "signals"
+	d := depths[0]
+	if d.OldestSignal != nil && *d.OldestSignal > view.LateSignal {
+		return Finding{check, Warning,
+			fmt.Sprintf("%s undelivered, the oldest for %s", view.Count(d.Signals), view.SpanOf(d.OldestSignal)),
+			"Temporal refuses a signal or does not answer, or no replica delivers signals: those of an earlier version do " +
+				"not. Later signals to the same workflow wait for it.",
+			"See the errors: `pgdispatch executions signals --state open`. Upgrade replicas of an earlier version."}
+	}
+	return ok(check, "%s undelivered, none of them late", view.Count(d.Signals))
+}
+
+// checkOutage says what the replicas say of Temporal and the codec server, and whether they use the same.
+func checkOutage(replicas []operate.Replica) Finding {
+	const check = "outage"
+	codecs := map[string]int{}
+	for _, r := range replicas {
+		codecs[r.State.Codec]++
+	}
+	seen := operate.Overview{Replicas: replicas, Depth: operate.Depth{MaxClaims: 1}}
+	switch outage := view.OutageOf(seen); {
+	case len(replicas) == 0:
+		return ok(check, "no replica reports one")
+	case outage != nil:
+		return Finding{check, Problem, outage.What + " " + outage.Begun(), "Items wait.",
+			"See the checks of Temporal and of the codec server here, and the replicas' logs."}
+	case len(codecs) > 1:
+		return Finding{check, Problem, fmt.Sprintf("the replicas use %d different codec endpoints", len(codecs)),
+			"Workers may not decode what some replicas send.", "Set the same PGDISPATCH_CODEC_ENDPOINT for all replicas."}
+	}
+	return ok(check, "no replica reports one")
+}

@@ -35,45 +35,34 @@ const (
 )
 
 func checkServer(s operate.Server) []Finding {
-	return []Finding{checkVersion(s), checkEncoding(s), checkDurability(s), checkCommits(s), checkAutovacuum(s),
-		checkTimeouts(s), checkSession(s), checkConnections(s), checkNotifyQueue(s)}
-}
-
-func checkVersion(s operate.Server) Finding {
-	if s.Version/10000 > newestPostgres {
-		return Finding{versionCheck, Warning, s.VersionText, "pgdispatch is not tested with this version.",
-			fmt.Sprintf("Use Postgres %d, or test it first.", newestPostgres)}
-	}
-	return ok(versionCheck, "%s", s.VersionText)
-}
-
-func checkEncoding(s operate.Server) Finding {
-	if s.Encoding != "UTF8" {
-		return Finding{"encoding", Problem, "the database's encoding is " + s.Encoding,
+	unsafe, idle := settingsAt(s, "off", "fsync", "full_page_writes"), settingsAt(s, "off", "autovacuum", "track_counts")
+	return []Finding{
+		judged(s.Version/10000 > newestPostgres, Finding{versionCheck, Warning, s.VersionText,
+			"pgdispatch is not tested with this version.", fmt.Sprintf("Use Postgres %d, or test it first.", newestPostgres)},
+			"%s", s.VersionText),
+		judged(s.Encoding != "UTF8", Finding{"encoding", Problem, "the database's encoding is " + s.Encoding,
 			"Errors and names with other characters cannot be stored. An item whose error cannot be stored cannot fail.",
-			"Recreate the database with `encoding 'UTF8' template template0`, and restore a backup."}
-	}
-	return ok("encoding", "UTF8")
-}
-
-func checkDurability(s operate.Server) Finding {
-	off := settingsAt(s, "off", "fsync", "full_page_writes")
-	if len(off) > 0 {
-		return Finding{"durability", Problem, strings.Join(off, " and ") + " off",
+			"Recreate the database with `encoding 'UTF8' template template0`, and restore a backup."}, "UTF8"),
+		judged(len(unsafe) > 0, Finding{"durability", Problem, strings.Join(unsafe, " and ") + " off",
 			"A crash of the machine can corrupt the database, or undo claims whose workflows run, so that limits are exceeded.",
-			"Set " + strings.Join(off, " and ") + " to on in postgresql.conf, and reload."}
+			"Set " + strings.Join(unsafe, " and ") + " to on in postgresql.conf, and reload."},
+			"fsync and full_page_writes are on"),
+		// The default for clients that enqueue. Replicas set their own.
+		judged(s.Settings["synchronous_commit"] == "off", Finding{"synchronous_commit", Warning,
+			"synchronous_commit is off by default", "A crash of Postgres can lose items that applications have committed.",
+			"Leave synchronous_commit on for roles that enqueue. Replicas disable it where that is safe."},
+			"%s by default", s.Settings["synchronous_commit"]),
+		judged(len(idle) > 0, Finding{"autovacuum", Problem, strings.Join(idle, " and ") + " off",
+			"Dead rows are never removed: tables grow, and queries slow down.",
+			"Set " + strings.Join(idle, " and ") + " to on, and reload."}, "on"),
+		checkTimeouts(s), checkSession(s),
+		judged(int64(s.ConnectionsAllowed)-s.Connections < config.Connections, Finding{"connections", Warning,
+			fmt.Sprintf("%d of %d are in use", s.Connections, s.ConnectionsAllowed),
+			fmt.Sprintf("A replica opens up to %d. Without a connection it claims nothing, and logs an error.",
+				config.Connections), "Raise max_connections, or connect applications through a pooler."},
+			"%d of %d are in use", s.Connections, s.ConnectionsAllowed),
+		checkNotifyQueue(s),
 	}
-	return ok("durability", "fsync and full_page_writes are on")
-}
-
-// checkCommits checks the default for clients that enqueue. Replicas set their own.
-func checkCommits(s operate.Server) Finding {
-	if s.Settings["synchronous_commit"] == "off" {
-		return Finding{"synchronous_commit", Warning, "synchronous_commit is off by default",
-			"A crash of Postgres can lose items that applications have committed.",
-			"Leave synchronous_commit on for roles that enqueue. Replicas disable it where that is safe."}
-	}
-	return ok("synchronous_commit", "%s by default", s.Settings["synchronous_commit"])
 }
 
 func checkOverrides(overrides []operate.Override) Finding {
@@ -92,15 +81,6 @@ func checkOverrides(overrides []operate.Override) Finding {
 		"If synchronous_commit is off, a crash of Postgres can lose items that the role has enqueued. If " +
 			"session_replication_role is replica, inserts are not validated and wake no replica.",
 		"`alter role ... in database ... reset ...` for roles that enqueue."}
-}
-
-func checkAutovacuum(s operate.Server) Finding {
-	if off := settingsAt(s, "off", "autovacuum", "track_counts"); len(off) > 0 {
-		return Finding{"autovacuum", Problem, strings.Join(off, " and ") + " off",
-			"Dead rows are never removed: tables grow, and queries slow down.", "Set " + strings.Join(off, " and ") +
-				" to on, and reload."}
-	}
-	return ok("autovacuum", "on")
 }
 
 // checkTimeouts checks for timeouts that would cut off a replica's statements and sessions.
@@ -138,17 +118,6 @@ func checkSession(s operate.Server) Finding {
 	return ok("transactions", "read-write, and triggers fire")
 }
 
-func checkConnections(s operate.Server) Finding {
-	left := int64(s.ConnectionsAllowed) - s.Connections
-	if left < config.Connections {
-		return Finding{"connections", Warning, fmt.Sprintf("%d of %d are in use", s.Connections, s.ConnectionsAllowed),
-			fmt.Sprintf("A replica opens up to %d. Without a connection it claims nothing, and logs an error.",
-				config.Connections),
-			"Raise max_connections, or connect applications through a pooler."}
-	}
-	return ok("connections", "%d of %d are in use", s.Connections, s.ConnectionsAllowed)
-}
-
 func checkNotifyQueue(s operate.Server) Finding {
 	text := fmt.Sprintf("%.0f %% full", s.NotifyUsage*100)
 	if s.NotifyUsage < notify.QueueBound {
@@ -169,16 +138,12 @@ func checkNotifyQueue(s operate.Server) Finding {
 }
 
 func checkClock(offset, trip time.Duration) Finding {
-	const check = "clocks"
-	if offset.Abs() > clockTolerance+trip {
-		return Finding{check, Warning,
-			fmt.Sprintf("the database's clock differs by %s from this machine's", offset.Round(time.Millisecond)),
-			"pgdispatch itself is not affected. But a run_at computed by an application refers to a different time, and " +
-				"timestamps in logs differ.",
-			"Synchronize the clocks of both machines with NTP."}
-	}
-	return ok(check, "the database's clock differs by %s from this machine's, measured to within %s",
-		offset.Round(time.Millisecond), trip.Round(time.Millisecond))
+	differs := fmt.Sprintf("the database's clock differs by %s from this machine's", offset.Round(time.Millisecond))
+	return judged(offset.Abs() > clockTolerance+trip, Finding{"clocks", Warning, differs,
+		"pgdispatch itself is not affected. But a run_at computed by an application refers to a different time, and " +
+			"timestamps in logs differ.",
+		"Synchronize the clocks of both machines with NTP."},
+		"%s, measured to within %s", differs, trip.Round(time.Millisecond))
 }
 
 func checkPins(pins []operate.Pin, seesAll bool) Finding {
@@ -295,11 +260,9 @@ func checkDefinitions(queues []operate.TaskQueue) Finding {
 		without, all = without+q.WithoutVersion, all+q.Definitions
 		names[[2]string{q.Namespace, q.Name}] = true
 	}
-	if without > 0 {
-		return Finding{"definitions", Warning, fmt.Sprintf("%d of %d have no version", without, all),
-			"Items enqueued for them fail.", "Add a version of each to pgdispatch.workflow_definition_versions."}
-	}
-	return ok("definitions", "%d, on %d task queues", all, len(names))
+	return judged(without > 0, Finding{"definitions", Warning, fmt.Sprintf("%d of %d have no version", without, all),
+		"Items enqueued for them fail.", "Add a version of each to pgdispatch.workflow_definition_versions."},
+		"%d, on %d task queues", all, len(names))
 }
 
 func settingsAt(s operate.Server, value string, names ...string) []string {

@@ -5,15 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
@@ -206,4 +211,81 @@ func checkPollers(ctx context.Context, service workflowservice.WorkflowServiceCl
 			"Start the workers, or correct task_queue in pgdispatch.workflow_definitions."}
 	}
 	return ok(check, "workers poll all of %s", asked)
+}
+
+// callbackReachTimeout limits doctor's call to the callback URL.
+const callbackReachTimeout = 5 * time.Second
+
+// checkCallbackURL calls the callback URL without a token, which a replica answers as unauthorized. It cannot tell
+// whether Temporal's machine reaches the URL, or is allowed to call it.
+func checkCallbackURL(ctx context.Context, c config.Config) []Finding {
+	if c.CallbackURL == "" {
+		return nil
+	}
+	const check, meaning = "callbacks",
+		"Completion callbacks do not arrive. Ends are found by watching and by listing closed workflows, a few seconds later."
+	const remedy = "Check that PGDISPATCH_CALLBACK_URL leads to PGDISPATCH_CALLBACK_ADDR of a running replica, " +
+		"including any proxy."
+	ctx, cancel := context.WithTimeout(ctx, callbackReachTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.CallbackURL, nil)
+	if err != nil {
+		return []Finding{{check, Problem, postgres.Redact(err).Error(), meaning, remedy}}
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return []Finding{{check, Warning, postgres.Redact(err).Error(), meaning, remedy}}
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusUnauthorized {
+		return []Finding{
+			{check, Warning, fmt.Sprintf("the URL answers %s to a call without a token; a replica answers 401", response.Status),
+				meaning, remedy}}
+	}
+	return []Finding{ok(check, "the URL leads to a replica; the replicas' logs show whether Temporal may call it")}
+}
+
+// checkCodec encodes and decodes a payload of no meaning. Without a codec server it finds one that Temporal's own
+// configuration names, which replicas do not use.
+func checkCodec(ctx context.Context, c config.Config, namespace string) []Finding {
+	const check = "codec"
+	if c.Codec.Endpoint == "" {
+		named := temporal.CodecOfProfile()
+		if named == "" {
+			return nil
+		}
+		return []Finding{{check, Warning, "Temporal's configuration names the codec server " + view.Printable(named) +
+			", and PGDISPATCH_CODEC_ENDPOINT is empty", "Payloads are sent to Temporal as JSON that everybody can read.",
+			"Set PGDISPATCH_CODEC_ENDPOINT if the workers use that codec."}}
+	}
+	codec, err := c.Codec.Open(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return []Finding{{check, Problem, postgres.Redact(err).Error(), "Replicas do not start.",
+			"Correct the file, or the variable that names it."}}
+	}
+	word := &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(`"pgdispatch"`)}
+	encoded, err := codec.Encode(ctx, namespace, []*commonpb.Payload{word})
+	var failure *temporal.CodecError
+	switch {
+	case errors.As(err, &failure):
+		return []Finding{{check, Problem, postgres.Redact(err).Error(),
+			"Nothing is sent to Temporal. Replicas pause, and items wait.", failure.Remedy() + "."}}
+	case err != nil:
+		return []Finding{{check, Problem, postgres.Redact(err).Error(), "Items may fail.", "See the codec server's log."}}
+	case proto.Equal(word, encoded[0]):
+		return []Finding{{check, Warning, fmt.Sprintf("%s returns a payload as it is", c.Codec.Endpoint),
+			"Payloads are sent to Temporal as JSON that everybody can read.",
+			"Check that PGDISPATCH_CODEC_ENDPOINT leads to a codec server that encrypts."}}
+	}
+	decoded, err := codec.Decode(ctx, namespace, encoded)
+	switch {
+	case err != nil:
+		return []Finding{{check, Warning, postgres.Redact(err).Error(),
+			"Results and messages of failures are not decoded, so they are not kept.",
+			"Allow the token to decode, unless that is intended."}}
+	case !proto.Equal(word, decoded[0]):
+		return []Finding{{check, Problem, fmt.Sprintf("%s decodes another payload than it encoded", c.Codec.Endpoint),
+			"Workers cannot read their input.", "See the codec server's log."}}
+	}
+	return []Finding{ok(check, "%s encodes and decodes", c.Codec.Endpoint)}
 }

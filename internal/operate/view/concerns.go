@@ -108,3 +108,142 @@ func truth(is bool) int {
 	}
 	return 0
 }
+
+// unansweredAfter is how long a start may be unanswered before it becomes a concern. A replica asks again within
+// seconds.
+const unansweredAfter = 30 * time.Second
+
+// Unanswered describes unanswered starts: how many, and for how long the first of them.
+func Unanswered(items int64, oldest *time.Duration) string {
+	if items == 0 || oldest == nil {
+		return Number(items)
+	}
+	return fmt.Sprintf("%s for %s", Number(items), Span(*oldest))
+}
+
+// unansweredConcern describes starts that Temporal has not answered for long. It is empty if there are none.
+func unansweredConcern(d operate.Depth) string {
+	if d.OldestUnanswered == nil || *d.OldestUnanswered < unansweredAfter {
+		return ""
+	}
+	return fmt.Sprintf("%s unanswered for %s. %s of a workspace until Temporal answers.",
+		Number(d.Unanswered)+plural(d.Unanswered, " start is", " starts are"), Span(*d.OldestUnanswered),
+		plural(d.Unanswered, "It holds a slot", "They hold slots"))
+}
+
+// LateSignal is how long a signal may be undelivered before it becomes a concern.
+const LateSignal = time.Minute
+
+// SignalOf describes a signal to the item's workflow, and its progress.
+func SignalOf(i operate.Item, s operate.Signal) string {
+	text := fmt.Sprintf("signal %q sent by %s; ", s.Name, s.SentBy)
+	switch {
+	case s.State == "DELIVERED" && s.SettledAt != nil:
+		return text + "accepted by Temporal after " + Span(s.SettledAt.Sub(s.SentAt))
+	case s.State == "GIVEN_UP":
+		return text + "given up: " + s.Error
+	case s.Waits && (i.Status == "PENDING" || i.Status == "CLAIMED"):
+		return text + "waits for the workflow's start"
+	case s.Waits:
+		return text + "waits for an earlier signal"
+	case s.Error != "":
+		return text + "not delivered yet: " + s.Error
+	}
+	return text + "not delivered yet"
+}
+
+// concern adds a Concern if it is one.
+type concern func(is bool, severity Severity, remedy, format string, args ...any)
+
+func lateSignal(d operate.Depth, add concern) {
+	add(d.OldestSignal != nil && *d.OldestSignal > LateSignal, Warning, "`pgdispatch executions signals --state open`",
+		"A signal to a workflow has not been delivered for %s.", SpanOf(d.OldestSignal))
+}
+
+func givenUpSignals(d operate.Depth, add concern) {
+	add(d.SignalsGivenUp > 0, Notice, "`pgdispatch executions signals --state given-up`, then `resend`",
+		"%s given up in the last day.",
+		capital(Number(d.SignalsGivenUp)+plural(d.SignalsGivenUp, " signal to a workflow was", " signals to workflows were")))
+}
+
+// OutageOf returns the first of the concerns that stop all starts, or nil if there is none.
+func OutageOf(o operate.Overview) *Concern {
+	if concerns := stops(o); len(concerns) > 0 {
+		return &concerns[0]
+	}
+	return nil
+}
+
+// stops returns what stops all starts. It is not nil.
+func stops(o operate.Overview) []Concern {
+	concerns, d := []Concern{}, o.Depth
+	if len(o.Replicas) == 0 {
+		concerns = append(concerns, Concern{Severity: Critical, What: "No replica is running, so no items are started.",
+			Remedy: "start one with `pgdispatch run`"})
+	}
+	if d.Paused {
+		concerns = append(concerns, Concern{Severity: Critical, Since: d.PausedSince, Who: d.PausedBy,
+			What:   "Dispatching is paused by the settings, so no items are claimed.",
+			Remedy: "`pgdispatch settings set paused false`"})
+	}
+	if d.MaxClaims == 0 {
+		zero := Concern{Severity: Critical, What: "max-claims is 0, so no items are claimed.",
+			Remedy: "`pgdispatch settings set max-claims 100`"}
+		if !d.Paused {
+			zero.Since, zero.Who = d.PausedSince, d.PausedBy
+		}
+		concerns = append(concerns, zero)
+	}
+	if r := refusals(o); r.replicas > 0 && r.replicas == len(o.Replicas) {
+		concerns = append(concerns, Concern{Severity: Critical, Since: r.since,
+			What:   r.words("any replica") + ": starts are paused, and the replicas probe.",
+			Remedy: "see their logs, and `pgdispatch doctor`"})
+	}
+	return concerns
+}
+
+// refusal is from how many replicas Temporal accepts no workflows, since when from the first of them, and why.
+type refusal struct {
+	replicas, codecs int // codecs of them lack the codec server
+	since            *time.Time
+	cause            string
+}
+
+func refusals(o operate.Overview) (found refusal) {
+	for _, r := range o.Replicas {
+		if !r.State.BreakerOpen {
+			continue
+		}
+		found.replicas, found.codecs = found.replicas+1, found.codecs+truth(r.State.CodecAway)
+		if at := r.State.BreakerSince; at != nil && (found.since == nil || at.Before(*found.since)) {
+			found.since = at
+		}
+		if r.State.BreakerCause != "" {
+			found.cause = r.State.BreakerCause
+		}
+	}
+	return found
+}
+
+// words says what these replicas lack, and why.
+func (r refusal) words(from string) string {
+	text := "Temporal accepts no workflows from " + from
+	if r.codecs == r.replicas {
+		text = "The codec server does not answer " + from + ", so nothing is sent to Temporal"
+	}
+	if r.cause != "" {
+		text += " (" + Printable(r.cause) + ")"
+	}
+	return text
+}
+
+// Begun formats since when it is so, and who made it so, as a sentence. It is empty if neither is known.
+func (c Concern) Begun() string {
+	switch {
+	case c.Since == nil:
+		return ""
+	case c.Who == "":
+		return "Since " + c.Since.UTC().Format("2006-01-02 15:04:05 MST") + "."
+	}
+	return "Since " + c.Since.UTC().Format("2006-01-02 15:04:05 MST") + ", by " + Printable(c.Who) + "."
+}

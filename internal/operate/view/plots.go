@@ -1,6 +1,7 @@
 package view
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -147,4 +148,89 @@ func (p Plot) Sparkline() string {
 		line = append(line, []rune(" ▁▂▃▄▅▆▇█")[step])
 	}
 	return string(line)
+}
+
+// WorkspacePlots returns the plots of a workspace, or nil if nothing was started or ended.
+func WorkspacePlots(stretches []operate.Stretch) []Plot {
+	if !slices.ContainsFunc(stretches, operate.Stretch.Active) {
+		return nil
+	}
+	ends := plotOf(stretches, "Started and ended", []string{"completed", "failed", "cancelled"}, whole,
+		func(s operate.Stretch) Bar {
+			if !s.Known {
+				return Bar{}
+			}
+			completed, failed := float64(s.Completed), float64(s.Failed)
+			return Bar{Tops: []float64{completed, completed + failed, completed + failed + float64(s.Cancelled)},
+				Line: float64(s.Started), Words: fmt.Sprintf("%s started, %s completed, %s failed, %s cancelled",
+					Number(s.Started), Number(s.Completed), Number(s.Failed), Number(s.Cancelled))}
+		})
+	ends.Line = "started"
+	waits := plotOf(stretches, "Time to start", []string{"mean", "longest"}, seconds, func(s operate.Stretch) Bar {
+		if s.Started == 0 {
+			return Bar{}
+		}
+		mean := s.Waited / time.Duration(s.Started)
+		return Bar{Tops: []float64{mean.Seconds(), s.Longest.Seconds()},
+			Words: fmt.Sprintf("mean %s, longest %s", Span(mean), Span(s.Longest))}
+	})
+	return []Plot{ends, waits}
+}
+
+// WorkspaceTotals describes what was started and ended.
+func WorkspaceTotals(stretches []operate.Stretch) string {
+	var sum operate.Stretch
+	for _, all := range operate.JoinStretches(stretches, max(len(stretches), 1)) {
+		sum = all
+	}
+	return fmt.Sprintf("%s started, %s completed, %s failed, %s cancelled.", Number(sum.Started), Number(sum.Completed),
+		Number(sum.Failed), Number(sum.Cancelled))
+}
+
+// Stop is a time in which nothing was started, and why. To is zero if it goes on.
+type Stop struct {
+	From, To time.Time
+	Why      string
+}
+
+// Stops returns when all claims were paused, by the changes of the settings, the newest first, and what stops all
+// starts now.
+func Stops(o operate.Overview, changes []operate.Administered) []Stop {
+	stops, until := []Stop{}, time.Time{}
+	for _, c := range changes {
+		var details struct{ Paused []bool }
+		if json.Unmarshal(c.Details, &details) != nil || len(details.Paused) != 2 {
+			continue
+		}
+		if details.Paused[1] {
+			stops = append(stops, Stop{c.At, until, "paused by " + Printable(c.Who)})
+		}
+		until = c.At
+	}
+	if now := OutageOf(o); now != nil && now.Since != nil && !o.Depth.Paused {
+		stops = append(stops, Stop{From: *now.Since, Why: "nothing was started"})
+	}
+	return stops
+}
+
+// Marked returns the plots with each bar that is within a stop marked. A minute that no replica counted is marked, too.
+func Marked(plots []Plot, stops []Stop, minutes []operate.Minute) []Plot {
+	for _, p := range plots {
+		for n := range p.Bars {
+			b := &p.Bars[n]
+			next := time.Now()
+			if n+1 < len(p.Bars) {
+				next = p.Bars[n+1].At
+				if minutes[n].Waiting == nil {
+					b.Stop = "no replica ran"
+				}
+			}
+			for _, s := range stops {
+				if s.From.Before(next) && (s.To.IsZero() || s.To.After(b.At)) {
+					b.Stop = s.Why
+				}
+			}
+		}
+	}
+	return plots
 }

@@ -3,11 +3,14 @@
 package view
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
@@ -201,4 +204,46 @@ func Shortly(d time.Duration) string {
 		return d.String()
 	}
 	return fmt.Sprintf("%dd%s", d/(24*time.Hour), (d % (24 * time.Hour)).Truncate(time.Hour))
+}
+
+// indentDepth is the depth up to which JSON is indented. The indentation of deeper JSON would be many times as large as
+// the text.
+const indentDepth = 30
+
+// IndentJSON indents valid JSON that is not too deep. Values are not changed. It returns at most atMost bytes, and
+// whole is false if the text was cut. If atMost is 0, it returns the whole text.
+func IndentJSON(text string, atMost int) (lines string, whole bool) {
+	var out bytes.Buffer
+	if lines = text; nesting(text) <= indentDepth && json.Indent(&out, []byte(text), "", "  ") == nil {
+		lines = out.String()
+	}
+	if atMost > 0 && len(lines) > atMost {
+		return cut(lines, atMost), false
+	}
+	return lines, true
+}
+
+// nesting returns how deep the objects and lists of JSON are.
+func nesting(text string) (deepest int) {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	for depth := 0; ; {
+		switch token, err := decoder.Token(); {
+		case err != nil:
+			return deepest
+		case token == json.Delim('{') || token == json.Delim('['):
+			depth++
+			deepest = max(deepest, depth)
+		case token == json.Delim('}') || token == json.Delim(']'):
+			depth--
+		}
+	}
+}
+
+// cut shortens text to at most atMost bytes without splitting a character.
+func cut(text string, atMost int) string {
+	for atMost > 0 && !utf8.RuneStart(text[atMost]) {
+		atMost--
+	}
+	return text[:atMost]
 }

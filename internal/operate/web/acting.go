@@ -18,12 +18,11 @@ import (
 
 // Changer makes the changes. Each writes who requested it into the log of changes, in the same statement.
 type Changer interface {
-	ChangeWorkspace(ctx context.Context, id, who, command string, c operate.WorkspaceChange) (operate.Change, error)
-	SetKeyLimit(ctx context.Context, workspaceID, key string, c operate.KeyLimitChange, command,
-		who string) (operate.Change, error)
-	RemoveKeyLimit(ctx context.Context, workspaceID, key, who string) (bool, error)
-	SetSettings(ctx context.Context, maxClaims *int, paused *bool, resultBytes *int, who string) (operate.SettingsChange,
+	ChangeWorkspace(ctx context.Context, id string, patch operate.Patch, command, who string) (operate.Change, error)
+	SetKeyLimit(ctx context.Context, workspaceID, key string, patch operate.Patch, command, who string) (operate.Change,
 		error)
+	RemoveKeyLimit(ctx context.Context, workspaceID, key, who string) (bool, error)
+	ChangeSettings(ctx context.Context, patch operate.Patch, who string) (operate.SettingsChange, error)
 	CancelItems(ctx context.Context, items []int64, who string) ([]int64, error)
 	RetryItems(ctx context.Context, items []int64, who string) ([]int64, error)
 	RequestStop(ctx context.Context, stop temporal.Stop) (string, error)
@@ -66,9 +65,9 @@ func (v visit) actRoutes() routes {
 	for path, do := range map[string]change{
 		"workspaces/{id}/pause": v.pauseWorkspace(true), "workspaces/{id}/resume": v.pauseWorkspace(false),
 		"workspaces/{id}/plan":  v.setPlan,
-		"workspaces/{id}/limit": v.setTerm("limit", "plan", operate.LimitChange),
-		"workspaces/{id}/burst": v.setTerm("burst", "plan", operate.BurstChange),
-		"workspaces/{id}/rate":  v.setTerm("rate", "off", operate.RateChange),
+		"workspaces/{id}/limit": v.setTerm("limit", "plan", operate.LimitPatch),
+		"workspaces/{id}/burst": v.setTerm("burst", "plan", operate.BurstPatch),
+		"workspaces/{id}/rate":  v.setTerm("rate", "off", operate.RatePatch),
 		"items/{id}/cancel":     v.actOn(cancel, "cancelled"), "items/{id}/retry": v.actOn(retry, "retried"),
 		"items/{id}/replay": v.replayItem, "items/{id}/discard": v.actOn(discard, "discarded"),
 		"items/{id}/resend": v.resendSignal, "items/{id}/signal": v.sendSignal,

@@ -16,8 +16,8 @@ import (
 )
 
 // toldOf is the call by which the web view makes a change.
-func toldOf(command string, c operate.WorkspaceChange) string {
-	asked, _ := json.Marshal(c)
+func toldOf(command string, patch operate.Patch) string {
+	asked, _ := json.Marshal(patch)
 	return fmt.Sprintf("%s by web: %s", command, asked)
 }
 
@@ -28,29 +28,29 @@ var forms = []struct {
 	call, then string
 }{
 	{"/ui/workspaces/" + id + "/pause", nil,
-		toldOf("workspaces pause", operate.WorkspaceChange{Paused: new(true)}), "/ui/workspaces/" + id + "?done=changed"},
+		toldOf("workspaces pause", operate.Patch{"paused": true}), "/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/workspaces/" + id + "/resume", nil,
-		toldOf("workspaces resume", operate.WorkspaceChange{Paused: new(false)}), "/ui/workspaces/" + id + "?done=changed"},
+		toldOf("workspaces resume", operate.Patch{"paused": false}), "/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/workspaces/" + id + "/plan", url.Values{"plan": {"PRO"}},
-		toldOf("workspaces set-plan", operate.WorkspaceChange{Plan: "PRO"}),
+		toldOf("workspaces set-plan", operate.Patch{"plan": "PRO"}),
 		"/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/workspaces/" + id + "/limit", url.Values{"limit": {"12"}},
-		toldOf("workspaces set-limit", operate.WorkspaceChange{SetLimit: true, Limit: new(12)}),
+		toldOf("workspaces set-limit", operate.Patch{"max_concurrent_workflows": 12}),
 		"/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/workspaces/" + id + "/limit", url.Values{"limit": {""}},
-		toldOf("workspaces set-limit", operate.WorkspaceChange{SetLimit: true}),
+		toldOf("workspaces set-limit", operate.Patch{"max_concurrent_workflows": nil}),
 		"/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/workspaces/" + id + "/burst", url.Values{"burst": {"12"}},
-		toldOf("workspaces set-burst", operate.WorkspaceChange{SetBurst: true, Burst: new(12)}),
+		toldOf("workspaces set-burst", operate.Patch{"max_burst_workflows": 12}),
 		"/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/workspaces/" + id + "/burst", url.Values{"burst": {""}},
-		toldOf("workspaces set-burst", operate.WorkspaceChange{SetBurst: true}),
+		toldOf("workspaces set-burst", operate.Patch{"max_burst_workflows": nil}),
 		"/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/workspaces/" + id + "/rate", url.Values{"rate": {"0.5"}},
-		toldOf("workspaces set-rate", operate.WorkspaceChange{SetStarts: true, Starts: new(0.5)}),
+		toldOf("workspaces set-rate", operate.Patch{"max_starts_per_second": 0.5}),
 		"/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/workspaces/" + id + "/rate", url.Values{"rate": {""}},
-		toldOf("workspaces set-rate", operate.WorkspaceChange{SetStarts: true}),
+		toldOf("workspaces set-rate", operate.Patch{"max_starts_per_second": nil}),
 		"/ui/workspaces/" + id + "?done=changed"},
 	{"/ui/items/8/cancel", nil, "cancel [8] by web", "/ui/items/8?done=cancelled"},
 	{"/ui/items/8/retry", nil, "retry [8] by web", "/ui/items/8?done=retried"},
@@ -66,9 +66,9 @@ var forms = []struct {
 		"/ui/dead/letters?count=2&done=replay&error=card&left=0"},
 	{"/ui/dead/discard", url.Values{"items": {"8"}, "back": {"//evil.example"}}, "discard [8] by web",
 		"/ui/items?count=1&done=discard&left=0"},
-	{"/ui/settings/pause", nil, "settings paused true by web", "/ui/settings?done=changed"},
-	{"/ui/settings/resume", nil, "settings paused false by web", "/ui/settings?done=changed"},
-	{"/ui/settings/max-claims", url.Values{"max-claims": {"50"}}, "settings max-claims 50 by web",
+	{"/ui/settings/pause", nil, `settings set by web: {"paused":true}`, "/ui/settings?done=changed"},
+	{"/ui/settings/resume", nil, `settings set by web: {"paused":false}`, "/ui/settings?done=changed"},
+	{"/ui/settings/max-claims", url.Values{"max-claims": {"50"}}, `settings set by web: {"max_claims":50}`,
 		"/ui/settings?done=changed"},
 }
 
@@ -159,7 +159,7 @@ func TestWhoDidItIsTheNameThatCameWithTheToken(t *testing.T) {
 		b := newBrowser(t).as(name)
 		code, _ := b.post("/ui/settings/resume", nil)
 		require.Equal(t, 303, code)
-		require.Equal(t, []string{"settings paused false by " + want}, b.change.calls)
+		require.Equal(t, []string{"settings set by " + want + `: {"paused":false}`}, b.change.calls)
 	}
 	for _, name := range []string{strings.Repeat("ä", 195), "a\nb", "\xff", "\x00"} {
 		b := newBrowser(t).as(name)

@@ -98,11 +98,8 @@ func (v visit) findLetters(r *http.Request, workspaces []string, after *operate.
 		ids, err := v.Read.DeadOfKind(r.Context(), f.Kind, workspaces, after, atMost)
 		return found{f, ids, nil}, err
 	}
-	since, until := f.period()
 	ids, further, err := v.Read.SearchDeadLetters(r.Context(),
-		operate.DeadFilter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: since, Until: until,
-			After: after, Workspaces: workspaces},
-		newest, atMost)
+		operate.DeadFilter{Filter: f.filter(), After: after, Workspaces: workspaces}, newest, atMost)
 	if postgres.TookTooLong(err) {
 		err = problem{http.StatusServiceUnavailable, "There are too many failures to search in time.",
 			"Choose a shorter time or one workspace, or use `pgdispatch dead list`."}

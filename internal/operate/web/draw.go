@@ -75,18 +75,26 @@ func bandClass(all []view.Concern) string {
 
 // ago renders how long ago something happened, with the time.
 func ago(t any) template.HTML {
-	html := string(at(t))
-	when, is := t.(time.Time)
-	if past, ok := t.(*time.Time); ok && past != nil {
-		when, is = *past, true
-	}
+	when, is := moment(t)
 	if !is {
-		return template.HTML(html) // see at
+		return at(t)
 	}
-	exact := strings.TrimSuffix(html[strings.Index(html, ">")+1:], "</time>")
 	return template.HTML( // numbers only
-		fmt.Sprintf(`<time datetime="%s" title="%s" data-ago>%s</time>`, when.UTC().Format(time.RFC3339Nano), exact,
-			view.Ago(time.Since(when))))
+		fmt.Sprintf(`<time datetime="%s" title="%s" data-ago>%s</time>`, when.Format(time.RFC3339Nano),
+			when.Format(stampLayout), view.Ago(time.Since(when))))
+}
+
+// moment returns a time in UTC, unless it is nil.
+func moment(t any) (time.Time, bool) {
+	switch t := t.(type) {
+	case time.Time:
+		return t.UTC(), true
+	case *time.Time:
+		if t != nil {
+			return t.UTC(), true
+		}
+	}
+	return time.Time{}, false
 }
 
 // bar draws the share of a limit in use.
@@ -115,23 +123,16 @@ func short(d *time.Duration) string {
 	return strings.TrimSuffix(view.Ago(*d), " ago")
 }
 
+const stampLayout = "2006-01-02 15:04:05.000 MST"
+
 // at renders a time in UTC as a time element, or a dash for nil.
 func at(t any) template.HTML {
-	var when time.Time
-	switch t := t.(type) {
-	case time.Time:
-		when = t
-	case *time.Time:
-		if t == nil {
-			return "–"
-		}
-		when = *t
+	when, is := moment(t)
+	if !is {
+		return "–"
 	}
-	when = when.UTC()
-	// numbers only
-	return template.HTML(
-		fmt.Sprintf(`<time datetime="%s">%s</time>`, when.Format(time.RFC3339Nano),
-			when.Format("2006-01-02 15:04:05.000 MST")))
+	return template.HTML( // numbers only
+		fmt.Sprintf(`<time datetime="%s">%s</time>`, when.Format(time.RFC3339Nano), when.Format(stampLayout)))
 }
 
 // charted is the figures of a page: each is a plot, or several to choose from. Table has what is shown as a table.

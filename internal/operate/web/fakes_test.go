@@ -93,9 +93,9 @@ func (f *fakeChanger) call(format string, args ...any) error {
 	return nil
 }
 
-func (f *fakeChanger) ChangeWorkspace(_ context.Context, id, who, command string,
-	c operate.WorkspaceChange) (operate.Change, error) {
-	asked, _ := json.Marshal(c)
+func (f *fakeChanger) ChangeWorkspace(_ context.Context, _ string, patch operate.Patch, command,
+	who string) (operate.Change, error) {
+	asked, _ := json.Marshal(patch)
 	err := f.call("%s by %s: %s", command, who, asked)
 	if f.late {
 		return nil, err
@@ -103,12 +103,10 @@ func (f *fakeChanger) ChangeWorkspace(_ context.Context, id, who, command string
 	return operate.Change{"plan": {1, 2}}, err
 }
 
-func (f *fakeChanger) SetSettings(_ context.Context, maxClaims *int, paused *bool, _ *int,
-	who string) (operate.SettingsChange, error) {
-	if paused != nil {
-		return operate.SettingsChange{}, f.call("settings paused %t by %s", *paused, who)
-	}
-	return operate.SettingsChange{}, f.call("settings max-claims %d by %s", *maxClaims, who)
+func (f *fakeChanger) ChangeSettings(_ context.Context, patch operate.Patch, who string) (operate.SettingsChange,
+	error) {
+	asked, _ := json.Marshal(patch)
+	return operate.SettingsChange{}, f.call("settings set by %s: %s", who, asked)
 }
 
 func (f *fakeChanger) items(verb string, items []int64, who string) ([]int64, error) {
@@ -332,6 +330,13 @@ var dead = operate.Item{ID: 8, ExecutionID: id, WorkflowID: "execution-" + id, S
 	Traceparent: hostile, RunID: hostile, Namespace: "default",
 	Params:    []byte(`{"name": "</pre><script>alert(1)</script>", "n": 12345678901234567890}`),
 	CreatedAt: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)}
+
+func (f *fakeReader) ItemsNamed(ctx context.Context, refs []string, withParams bool) (map[string][]operate.Item,
+	error) {
+	item, execution := operate.ParseRef(refs[0])
+	found, err := f.Items(ctx, []int64{item}, []string{execution}, withParams)
+	return map[string][]operate.Item{refs[0]: found}, err
+}
 
 func (f *fakeReader) Items(_ context.Context, items []int64, executions []string,
 	_ bool) ([]operate.Item, error) {

@@ -126,25 +126,20 @@ func (s *Site) findItem(r *http.Request) (operate.Item, error) {
 	return s.itemNamed(r.Context(), r.PathValue("id"))
 }
 
-// itemNamed reads an item by its number, its execution's ID or its workflow's ID.
-func (s *Site) itemNamed(ctx context.Context, name string) (operate.Item, error) {
-	ref := temporal.TrimID(name)
-	ids, executions := []int64{}, []string{}
-	if id, err := strconv.ParseInt(ref, 10, 64); err == nil {
-		ids = append(ids, id)
-	} else if operate.IsUUID(ref) {
-		executions = append(executions, ref)
-	} else {
-		return operate.Item{}, bad("An item is identified by its number, its execution's ID or its workflow's ID.")
-	}
-	items, err := s.Read.Items(ctx, ids, executions, true)
-	if err != nil {
+// itemNamed reads the item that a reference names; see operate.Store.ItemsNamed.
+func (s *Site) itemNamed(ctx context.Context, ref string) (operate.Item, error) {
+	named, err := s.Read.ItemsNamed(ctx, []string{ref}, true)
+	id, execution := operate.ParseRef(ref)
+	switch items := named[ref]; {
+	case err != nil:
 		return operate.Item{}, err
-	}
-	if len(items) == 0 {
+	case len(items) == 0 && id == 0 && execution == "":
+		return operate.Item{}, bad("An item is identified by its number, its execution's ID or its workflow's ID.")
+	case len(items) == 0:
 		return operate.Item{}, noSuchItem
+	default:
+		return items[0], nil
 	}
-	return items[0], nil
 }
 
 // params sends an item's params unchanged, as a file.

@@ -87,11 +87,11 @@ func readNarrow(query url.Values) (narrow, error) {
 	return f, nil
 }
 
-// period returns the start and the end of the time range. The zero value means no limit.
-func (f narrow) period() (since, until operate.Moment) {
-	since, _ = age("since", f.Since) // readNarrow refuses what is wrong
-	until, _ = age("until", f.Until)
-	return since, until
+// filter returns the filter that was typed.
+func (f narrow) filter() operate.Filter {
+	since, _ := age("since", f.Since) // readNarrow refuses what is wrong
+	until, _ := age("until", f.Until)
+	return operate.Filter{Workspace: f.Workspace, Definition: f.Definition, Error: f.Error, Since: since, Until: until}
 }
 
 // age parses how long ago something happened. Empty means no limit.
@@ -156,8 +156,7 @@ func (s *Site) itemFilter(r *http.Request, d *itemsData) (f operate.ItemFilter, 
 	if d.more, f, err = readMore(r.URL.Query()); err != nil {
 		return f, nil, err
 	}
-	f.Error = d.Error
-	f.Since, f.Until = d.period()
+	f.Filter = d.filter()
 	if err = checkStatus(d.Status); err != nil {
 		return f, nil, err
 	}

@@ -156,15 +156,10 @@ func (v visit) findLimit(r *http.Request) (operate.KeyLimit, error) {
 // that are not sent stay as they are.
 func (v visit) setKeyLimit(r *http.Request, who string) (next, error) {
 	key, workspace := r.PostForm.Get("key"), r.PostForm.Get("workspace")
-	c := operate.KeyLimitChange{SetMax: r.PostForm.Has("max"), SetRates: r.PostForm.Has("rates")}
-	var maxErr, ratesErr error
-	if c.SetMax {
-		c.MaxConcurrent, maxErr = operate.ParseKeyLimit(orNothing(r, "max", "off"))
-	}
-	if c.SetRates {
-		c.Rates, ratesErr = operate.ParseRates(orNothing(r, "rates", "off"))
-	}
-	if err := errors.Join(operate.CheckKey(key), checkText("workspace", workspace), maxErr, ratesErr); err != nil {
+	patch, err := operate.ReadTerms(operate.KeyTerms, "%[2]w", func(field string) (string, bool) {
+		return orNothing(r, field, "off"), r.PostForm.Has(field)
+	})
+	if err := errors.Join(operate.CheckKey(key), checkText("workspace", workspace), err); err != nil {
 		d, failed := v.limitsData(r)
 		for _, field := range []string{"key", "workspace", "max", "rates"} {
 			d.Typed[field] = r.PostForm.Get(field)
@@ -185,7 +180,7 @@ func (v visit) setKeyLimit(r *http.Request, who string) (next, error) {
 		}
 		return next{}, onlyViewed
 	}
-	return v.changeLimit(r, operate.KeyLimit{WorkspaceID: workspace, Key: key}, c, "limits set", who)
+	return v.changeLimit(r, operate.KeyLimit{WorkspaceID: workspace, Key: key}, patch, "limits set", who)
 }
 
 func (v visit) pauseLimit(paused bool) change {
@@ -198,13 +193,13 @@ func (v visit) pauseLimit(paused bool) change {
 		if err != nil {
 			return next{}, err
 		}
-		return v.changeLimit(r, l, operate.KeyLimitChange{Paused: &paused}, command, who)
+		return v.changeLimit(r, l, operate.Patch{"paused": paused}, command, who)
 	}
 }
 
-func (v visit) changeLimit(r *http.Request, l operate.KeyLimit, c operate.KeyLimitChange, command,
+func (v visit) changeLimit(r *http.Request, l operate.KeyLimit, patch operate.Patch, command,
 	who string) (next, error) {
-	changed, err := v.Change.SetKeyLimit(r.Context(), l.WorkspaceID, l.Key, c, command, who)
+	changed, err := v.Change.SetKeyLimit(r.Context(), l.WorkspaceID, l.Key, patch, command, who)
 	then := next{to: Prefix + "limits", done: "changed"}
 	if len(changed) == 0 {
 		then.done = "same"

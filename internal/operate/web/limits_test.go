@@ -39,9 +39,9 @@ func (f *fakeReader) UnlimitedKeys(context.Context, int) ([]operate.LimitKey, er
 	return []operate.LimitKey{{Key: hostile}}, f.err
 }
 
-func (f *fakeChanger) SetKeyLimit(_ context.Context, workspace, key string, c operate.KeyLimitChange, command,
+func (f *fakeChanger) SetKeyLimit(_ context.Context, workspace, key string, patch operate.Patch, command,
 	who string) (operate.Change, error) {
-	asked, _ := json.Marshal(c)
+	asked, _ := json.Marshal(patch)
 	return operate.Change{"paused": {false, true}}, f.call("%s %s of %.4s by %s: %s", command, key, workspace, who, asked)
 }
 
@@ -55,16 +55,12 @@ var limitForms = []struct {
 	form url.Values
 	call string
 }{
-	{"/ui/limits/7/pause", nil, `limits pause smtp of ` + id[:4] + ` by web: {"SetMax":false,"MaxConcurrent":null,` +
-		`"SetRates":false,"Rates":null,"Paused":true}`},
-	{"/ui/limits/7/resume", nil, `limits resume smtp of ` + id[:4] + ` by web: {"SetMax":false,"MaxConcurrent":null,` +
-		`"SetRates":false,"Rates":null,"Paused":false}`},
+	{"/ui/limits/7/pause", nil, `limits pause smtp of ` + id[:4] + ` by web: {"paused":true}`},
+	{"/ui/limits/7/resume", nil, `limits resume smtp of ` + id[:4] + ` by web: {"paused":false}`},
 	{"/ui/limits/7/remove", nil, `limits remove smtp of ` + id[:4] + ` by web`},
 	{"/ui/limits/set", url.Values{"key": {"k"}, "max": {"3"}, "rates": {"5/s"}},
-		`limits set k of  by web: {"SetMax":true,` +
-			`"MaxConcurrent":3,"SetRates":true,"Rates":"5/1s","Paused":null}`},
-	{"/ui/limits/set", url.Values{"key": {"k"}, "max": {""}}, `limits set k of  by web: {"SetMax":true,` +
-		`"MaxConcurrent":null,"SetRates":false,"Rates":null,"Paused":null}`},
+		`limits set k of  by web: {"max_concurrent":3,"max_starts":[5],"per":["1s"]}`},
+	{"/ui/limits/set", url.Values{"key": {"k"}, "max": {""}}, `limits set k of  by web: {"max_concurrent":null}`},
 }
 
 func TestLimitsAreChangedAsOnTheCommandLine(t *testing.T) {
@@ -140,7 +136,7 @@ func askedOfLimits(ctx context.Context, r Reader, c Changer, workspace string,
 		},
 		"UnlimitedKeys": func() (any, error) { return r.UnlimitedKeys(ctx, 10) },
 		"SetKeyLimit": func() (any, error) {
-			return c.SetKeyLimit(ctx, workspace, "rival key", operate.KeyLimitChange{Paused: new(true)}, "limits pause", "me")
+			return c.SetKeyLimit(ctx, workspace, "rival key", operate.Patch{"paused": true}, "limits pause", "me")
 		},
 		"RemoveKeyLimit": func() (any, error) { return c.RemoveKeyLimit(ctx, workspace, "rival key", "me") },
 	}

@@ -132,5 +132,5 @@ func TestAVisitorCannotActUnderAnotherName(t *testing.T) {
 	request.SetBasicAuth("boss", "not the token")
 	visitor := signin.Visitor{Name: "anna", Via: "oidc", Rights: signin.Rights{Operator: true}}
 	b.site().Acting().ServeHTTP(httptest.NewRecorder(), request.WithContext(signin.With(t.Context(), visitor)))
-	require.Equal(t, []string{"settings paused false by anna (web, oidc)"}, b.change.calls)
+	require.Equal(t, []string{`settings set by anna (web, oidc): {"paused":false}`}, b.change.calls)
 }

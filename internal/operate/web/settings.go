@@ -35,7 +35,7 @@ func (v visit) settingsData(ctx context.Context) (d settingsData, err error) {
 
 func (v visit) pauseAll(paused bool) change {
 	return func(r *http.Request, who string) (next, error) {
-		_, err := v.Change.SetSettings(r.Context(), nil, &paused, nil, who)
+		_, err := v.Change.ChangeSettings(r.Context(), operate.Patch{"paused": paused}, who)
 		return next{to: Prefix + "settings", done: "changed"}, err
 	}
 }
@@ -51,6 +51,6 @@ func (v visit) setMaxClaims(r *http.Request, who string) (next, error) {
 				"everything.", operate.MaxMaxClaims)
 		return next{}, orShown(err, "settings", d)
 	}
-	_, err = v.Change.SetSettings(r.Context(), &n, nil, nil, who)
+	_, err = v.Change.ChangeSettings(r.Context(), operate.Patch{"max_claims": n}, who)
 	return next{to: Prefix + "settings", done: "changed"}, err
 }

@@ -20,7 +20,7 @@ func TestTheLogOfChangesSaysWhoActedAndHowThatIsKnown(t *testing.T) {
 		request.Header = b.header
 		handler := b.site().Acting()
 		handler.ServeHTTP(httptest.NewRecorder(), request.WithContext(signin.With(t.Context(), visitor)))
-		require.Equal(t, []string{"settings paused false by anna (web, " + via + ")"}, b.change.calls)
+		require.Equal(t, []string{"settings set by anna (web, " + via + `): {"paused":false}`}, b.change.calls)
 
 		page := httptest.NewRecorder()
 		request = httptest.NewRequest(http.MethodGet, "http://localhost/ui/settings", nil)

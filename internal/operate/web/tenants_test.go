@@ -163,8 +163,7 @@ func (m *tenants) fill(workspace, mark string) {
 		where workspace_id = $1::uuid and status = 'PENDING'`, workspace, mark+" is parked")
 	m.Execute("insert into pgdispatch.limits (workspace_id, key, max_concurrent) values ($1, $2 || ' key', 3)", workspace,
 		mark)
-	_, err := m.ChangeWorkspace(m.t.Context(), workspace, mark, "workspaces pause",
-		operate.WorkspaceChange{Paused: new(true)})
+	_, err := m.ChangeWorkspace(m.t.Context(), workspace, operate.Patch{"paused": true}, "workspaces pause", mark)
 	require.NoError(m.t, err)
 }
 

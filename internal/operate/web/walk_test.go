@@ -181,11 +181,9 @@ func asked(ctx context.Context, r Reader, c Changer, of map[string]string) map[s
 	letter, waiting, workspace, execution := number("letter"), number("waiting"), of["workspace"], of["execution"]
 	both := []string{workspace}
 	all := map[string]func() (any, error){
-		"Overview": func() (any, error) { return r.Overview(ctx) },
-		"Standing": func() (any, error) { return r.Standing(ctx) },
-		"ListWorkspaces": func() (any, error) {
-			return r.ListWorkspaces(ctx, of["name"], operate.ByOldest, nil, 10)
-		},
+		"Overview":        func() (any, error) { return r.Overview(ctx) },
+		"Standing":        func() (any, error) { return r.Standing(ctx) },
+		"ListWorkspaces":  func() (any, error) { return r.ListWorkspaces(ctx, of["name"], operate.ByOldest, nil, 10) },
 		"WorkspacesNamed": func() (any, error) { return r.WorkspacesNamed(ctx, both, []string{of["name"]}, 10) },
 		"Names":           func() (any, error) { return r.Names(ctx, operate.NamedWorkspace, of["name"]) },
 		"FindWorkspaces":  func() (any, error) { return r.FindWorkspaces(ctx, strings.ToUpper(workspace)) },
@@ -194,6 +192,7 @@ func asked(ctx context.Context, r Reader, c Changer, of map[string]string) map[s
 		"Nodes":           func() (any, error) { return r.Nodes(ctx, letter) },
 		"SendSignal":      func() (any, error) { return c.SendSignal(ctx, of["runs"], "go", "", "me") },
 		"Items":           func() (any, error) { return r.Items(ctx, []int64{letter}, []string{execution}, true) },
+		"ItemsNamed":      func() (any, error) { return r.ItemsNamed(ctx, []string{execution}, true) },
 		"Failures":        func() (any, error) { return r.Failures(ctx, letter) },
 		"Signals":         func() (any, error) { return r.Signals(ctx, execution, nil, 10) },
 		"DeadGroups":      func() (any, error) { return r.DeadGroups(ctx, 10) },
@@ -226,11 +225,11 @@ func asked(ctx context.Context, r Reader, c Changer, of map[string]string) map[s
 			return append(of, items...), err
 		},
 		"ChangeWorkspace": func() (any, error) {
-			return c.ChangeWorkspace(ctx, workspace, "me", "workspaces resume", operate.WorkspaceChange{Paused: new(false)})
+			return c.ChangeWorkspace(ctx, workspace, operate.Patch{"paused": false}, "workspaces resume", "me")
 		},
-		"SetSettings": func() (any, error) { return c.SetSettings(ctx, new(7), nil, nil, "me") },
-		"CancelItems": func() (any, error) { return c.CancelItems(ctx, []int64{waiting}, "me") },
-		"RetryItems":  func() (any, error) { return c.RetryItems(ctx, []int64{waiting}, "me") },
+		"ChangeSettings": func() (any, error) { return c.ChangeSettings(ctx, operate.Patch{"max_claims": 7}, "me") },
+		"CancelItems":    func() (any, error) { return c.CancelItems(ctx, []int64{waiting}, "me") },
+		"RetryItems":     func() (any, error) { return c.RetryItems(ctx, []int64{waiting}, "me") },
 		"RequestStop": func() (any, error) {
 			return c.RequestStop(ctx, temporal.Stop{Execution: temporal.Execution{ID: of["runs"]}, How: "CANCEL",
 				RequestedBy: "me"})

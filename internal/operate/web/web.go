@@ -37,6 +37,7 @@ type Reader interface {
 	ListItems(ctx context.Context, f operate.ItemFilter, status string, workspaces []string, definition string,
 		atMost int) (operate.ItemPage, error)
 	Items(ctx context.Context, items []int64, executions []string, withParams bool) ([]operate.Item, error)
+	ItemsNamed(ctx context.Context, refs []string, withParams bool) (map[string][]operate.Item, error)
 	Nodes(ctx context.Context, item int64) ([]string, error)
 	Failures(ctx context.Context, item int64) ([]operate.Failure, error)
 	Signals(ctx context.Context, executionID string, states []string, atMost int) ([]operate.Signal, error)

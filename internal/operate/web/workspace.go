@@ -164,11 +164,10 @@ func (v visit) workspaceData(ctx context.Context, d workspaceData) (_ workspaceD
 		d.Plans, err = v.Read.Plans(ctx)
 	}
 	d.Typed, d.Wrong = map[string]string{"plan": d.Plan}, map[string]string{}
-	if d.MaxConcurrentWorkflows != nil {
-		d.Typed["limit"] = strconv.Itoa(*d.MaxConcurrentWorkflows)
-	}
-	if d.MaxBurstWorkflows != nil {
-		d.Typed["burst"] = strconv.Itoa(*d.MaxBurstWorkflows)
+	for field, n := range map[string]*int{"limit": d.MaxConcurrentWorkflows, "burst": d.MaxBurstWorkflows} {
+		if n != nil {
+			d.Typed[field] = strconv.Itoa(*n)
+		}
 	}
 	if d.MaxStartsPerSecond != nil {
 		d.Typed["rate"] = strconv.FormatFloat(*d.MaxStartsPerSecond, 'g', -1, 64)
@@ -182,7 +181,7 @@ func (v visit) pauseWorkspace(paused bool) change {
 		command = "workspaces pause"
 	}
 	return func(r *http.Request, who string) (next, error) {
-		return v.changeWorkspace(r, who, command, operate.WorkspaceChange{Paused: &paused})
+		return v.changeWorkspace(r, who, command, operate.Patch{"paused": paused})
 	}
 }
 
@@ -191,12 +190,12 @@ func (v visit) setPlan(r *http.Request, who string) (next, error) {
 	if err != nil {
 		return next{}, err
 	}
-	c, err := operate.PlanChange(plans, r.PostForm.Get("plan"))
+	c, err := operate.PlanPatch(plans, r.PostForm.Get("plan"))
 	return v.changeTyped(r, who, "plan", c, err)
 }
 
 // setTerm changes what the form's field says. nothing is the command line's word for an empty one.
-func (v visit) setTerm(field, nothing string, parse func(string) (operate.WorkspaceChange, error)) change {
+func (v visit) setTerm(field, nothing string, parse func(string) (operate.Patch, error)) change {
 	return func(r *http.Request, who string) (next, error) {
 		c, err := parse(orNothing(r, field, nothing))
 		return v.changeTyped(r, who, field, c, err)
@@ -213,10 +212,10 @@ func orNothing(r *http.Request, field, nothing string) string {
 }
 
 // changeTyped applies the change. If wrong is not nil, it shows the page again with the input and the reason.
-func (v visit) changeTyped(r *http.Request, who, field string, c operate.WorkspaceChange,
+func (v visit) changeTyped(r *http.Request, who, field string, patch operate.Patch,
 	wrong error) (next, error) {
 	if wrong == nil {
-		return v.changeWorkspace(r, who, "workspaces set-"+field, c)
+		return v.changeWorkspace(r, who, "workspaces set-"+field, patch)
 	}
 	d, err := v.workspaceFound(r)
 	if err == nil {
@@ -229,7 +228,7 @@ func (v visit) changeTyped(r *http.Request, who, field string, c operate.Workspa
 	return next{}, shown{http.StatusUnprocessableEntity, "workspace", d}
 }
 
-func (v visit) changeWorkspace(r *http.Request, who, command string, c operate.WorkspaceChange) (next, error) {
+func (v visit) changeWorkspace(r *http.Request, who, command string, patch operate.Patch) (next, error) {
 	w, err := v.findWorkspace(r)
 	if err == nil && !v.acts.in(w.ID) {
 		err = onlyViewed
@@ -237,7 +236,7 @@ func (v visit) changeWorkspace(r *http.Request, who, command string, c operate.W
 	if err != nil {
 		return next{}, err
 	}
-	changed, err := v.Change.ChangeWorkspace(r.Context(), w.ID, who, command, c)
+	changed, err := v.Change.ChangeWorkspace(r.Context(), w.ID, patch, command, who)
 	then := next{to: Prefix + "workspaces/" + w.ID, done: "changed"}
 	if len(changed) == 0 {
 		then.done = "same"

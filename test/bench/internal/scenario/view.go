@@ -110,7 +110,8 @@ func (b *backlog) look(ctx context.Context, t *Turn) error {
 	for _, status := range []string{"", "PENDING", "DISPATCHED", "COMPLETED", "FAILED"} {
 		reads["items"] = append(reads["items"], func() error {
 			_, err := spectator.ListItems(ctx,
-				operate.ItemFilter{Error: "nothing like it", Since: operate.Moment{Ago: &hour}}, status, nil, "", 50)
+				operate.ItemFilter{Filter: operate.Filter{Error: "nothing like it", Since: operate.Moment{Ago: &hour}}}, status,
+				nil, "", 50)
 			return err
 		})
 	}
