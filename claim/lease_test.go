@@ -32,6 +32,10 @@ func TestHeartbeatKeepsALeaseAndNothingElse(t *testing.T) {
 	require.True(t, sqltest.Scalar[bool](b.Shop, `select lease_expires_at > clock_timestamp() + interval '20 seconds'
 		from pgdispatch.workflow_execution_queue where id = $1`, live.ID))
 	require.Equal(t, before, b.Row(expired.ID), "an expired lease stays expired, even before the sweeper runs")
+	b.Insert(b.Shop.Shop, 1)
+	_, err = b.replica("b").Claim(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, "PENDING", b.Status(expired.ID), "a claim does a sweeper's work")
 }
 
 func TestSweepRequeuesWhatExpiredAndNothingElse(t *testing.T) {

@@ -115,6 +115,9 @@ func TestChangesThatMayFreeCapacityAreHeard(t *testing.T) {
 	f.items(w, 2)
 	running := f.claim(1)
 	f.dispatched(running)
+	f.items(f.tenant("FREE"), 2)
+	other := f.claim(1)
+	f.dispatched(other)
 	for name, do := range map[string]func(){
 		"plan": func() { f.exec("update pgdispatch.workspaces set plan = 'PRO' where id = $1", w.workspace) },
 		"override": func() {
@@ -125,6 +128,7 @@ func TestChangesThatMayFreeCapacityAreHeard(t *testing.T) {
 		},
 		"settings": func() { f.maxClaims(7) },
 		"end":      func() { f.finish(running.ids()[0], "COMPLETED") },
+		"ends":     func() { f.completed(other.ids()...) },
 	} {
 		require.Equal(t, 1, f.heard(do), name)
 	}
