@@ -77,6 +77,23 @@ func TestAnAnswerOfAnotherShapeIsAnErrorAndItsItemsAreReleased(t *testing.T) {
 	}
 }
 
+func TestALoadWithoutAPriorityOrAPositionIsAnError(t *testing.T) {
+	t.Parallel()
+	for _, row := range []string{"null::integer, '', run_at, id", "priority, '', null::timestamptz, id",
+		"priority, '', run_at, null::bigint"} {
+		t.Run(row, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.Insert(b.Shop.Shop, 1)
+			b.Execute(`create or replace function pgdispatch.waiting_queues(after_workspace uuid, after_priority integer,
+				after_key text) returns table (workspace_id uuid, priority integer, limit_key text, run_at timestamptz, id bigint)
+				language sql stable as $$ select workspace_id, ` + row + ` from pgdispatch.workflow_execution_queue $$`)
+			_, err := b.Claim(t.Context(), 1)
+			require.ErrorContains(t, err, "a line without its first item")
+		})
+	}
+}
+
 // Such an error comes from a statement inside the function. It is about no item.
 func TestAClaimThatFailsByItsStatementParksNoItem(t *testing.T) {
 	t.Parallel()
