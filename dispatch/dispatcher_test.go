@@ -28,18 +28,9 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestClaimsForAllWorkersAtStart(t *testing.T) {
-	bubble(t, 4, func(t *testing.T, d *desk) {
-		stop := d.run()
-		synctest.Wait()
-		require.Equal(t, []claimCall{{0, 4}}, d.seen().claims)
-		stop()
-	})
-}
-
 func TestClaimsAtOnceWhenRung(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
-		stop := d.run()
+		d.run()
 		pass(1234 * time.Millisecond)
 		d.enqueue(1)
 		d.wake <- "notification"
@@ -47,7 +38,6 @@ func TestClaimsAtOnceWhenRung(t *testing.T) {
 		require.Equal(t, []time.Duration{0, 1234 * time.Millisecond}, d.claimTimes())
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
 		require.Equal(t, "notification", d.log.Value("Processing queue items", "wake_source"))
-		stop()
 	})
 }
 
@@ -57,7 +47,7 @@ func TestManyRingsAreOneLook(t *testing.T) {
 			time.Sleep(time.Second)
 			return claim.Batch{LookAgainIn: -1}, nil
 		}
-		stop := d.run()
+		d.run()
 		for range 1000 {
 			synctest.Wait()
 			select {
@@ -67,59 +57,42 @@ func TestManyRingsAreOneLook(t *testing.T) {
 		}
 		pass(2500 * time.Millisecond)
 		require.Len(t, d.claimTimes(), 2)
-		stop()
-	})
-}
-
-func TestIdleDispatcherClaimsOncePerPollInterval(t *testing.T) {
-	bubble(t, 4, func(t *testing.T, d *desk) {
-		stop := d.run()
-		pass(time.Hour + time.Second)
-		times := d.claimTimes()
-		require.Len(t, times, 1+720)
-		for n, at := range times {
-			require.Equal(t, time.Duration(n)*5*time.Second, at)
-		}
-		stop()
 	})
 }
 
 func TestDispatcherThatPollsNothingWaitsToBeTold(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.PollInterval = 0
-		stop := d.run()
+		d.run()
 		pass(time.Hour)
 		require.Len(t, d.claimTimes(), 1, "only the claim at the start")
 		d.enqueue(1)
 		d.wake <- WakePoll
 		pass(time.Millisecond)
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
-		stop()
 	})
 }
 
 func TestPollFindsWhatNobodyAnnounced(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
-		stop := d.run()
+		d.run()
 		pass(time.Second)
 		d.enqueue(1)
 		pass(4 * time.Second)
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
 		require.Equal(t, "poll", d.log.Value("Processing queue items", "wake_source"))
-		stop()
 	})
 }
 
 func TestClaimsWhenAnItemThatWaitsForItsTimeIsDue(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.waiting = []waitingItem{{claim.Item{ID: 1, ExecutionID: "e1"}, time.Now().Add(1200 * time.Millisecond)}}
-		stop := d.run()
+		d.run()
 		pass(1201 * time.Millisecond)
 		require.Equal(t, []time.Duration{0, 1201 * time.Millisecond}, d.claimTimes())
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
 		pass(3 * time.Second)
 		require.Len(t, d.claimTimes(), 2, "no further look after the item is claimed")
-		stop()
 	})
 }
 
@@ -150,10 +123,9 @@ func TestFreedWorkerClaimsWhenMoreIsDue(t *testing.T) {
 			}, nil
 		}
 		d.onStart = starts(time.Second)
-		stop := d.run()
+		d.run()
 		pass(4500 * time.Millisecond)
 		require.Equal(t, []time.Duration{0, time.Second, 2 * time.Second}, d.claimTimes(), "no claim when nothing is due")
-		stop()
 	})
 }
 
@@ -161,10 +133,9 @@ func TestFreedWorkerDoesNotClaimWhenNothingIsDue(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.enqueue(3)
 		d.onStart = starts(time.Second)
-		stop := d.run()
+		d.run()
 		pass(4 * time.Second)
-		require.Equal(t, []time.Duration{0}, d.claimTimes())
-		stop()
+		require.Equal(t, []claimCall{{0, 4}}, d.seen().claims)
 	})
 }
 
@@ -172,10 +143,9 @@ func TestFullBatchIsFollowedByAnotherClaimAtOnce(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.enqueue(5)
 		d.onStart = starts(time.Second)
-		stop := d.run()
+		d.run()
 		pass(3 * time.Second)
 		require.Len(t, d.seen().reported, 5, "each claim follows a freed worker at once, without a poll")
-		stop()
 	})
 }
 
@@ -185,11 +155,10 @@ func TestMoreWithoutTheCapInTheWayIsClaimedAtOnce(t *testing.T) {
 		d.onClaim = func(int) (claim.Batch, error) {
 			return claim.Batch{More: len(d.claimTimes()) < 5, LookAgainIn: -1}, nil
 		}
-		stop := d.run()
+		d.run()
 		synctest.Wait()
 		require.Len(t, d.claimTimes(), 5)
 		require.Zero(t, d.claimTimes()[4])
-		stop()
 	})
 }
 
@@ -198,11 +167,10 @@ func TestCapDoesNotMakeTheClaimLoopSpin(t *testing.T) {
 		d.onClaim = func(int) (claim.Batch, error) {
 			return claim.Batch{More: true, Capped: true, LookAgainIn: -1}, nil
 		}
-		stop := d.run()
+		d.run()
 		pass(time.Minute)
 		require.InDelta(t, int(time.Minute/cappedAgain+time.Minute/d.PollInterval), len(d.claimTimes()), 2,
 			"one per cappedAgain, and one per poll")
-		stop()
 	})
 }
 
@@ -212,7 +180,7 @@ func TestNeverMoreAtOnceThanThereAreWorkers(t *testing.T) {
 		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
 			return starts(rand.N(50*time.Millisecond))(ctx, item)
 		}
-		stop := d.run()
+		d.run()
 		pass(time.Minute)
 		require.Len(t, d.seen().reported, 500)
 		require.Equal(t, 7, d.seen().busiest)
@@ -220,7 +188,6 @@ func TestNeverMoreAtOnceThanThereAreWorkers(t *testing.T) {
 			require.LessOrEqual(t, c.atMost, 7)
 			require.Positive(t, c.atMost)
 		}
-		stop()
 	})
 }
 
@@ -233,10 +200,9 @@ func TestWorkerWaitsForNoNeighbourOfItsBatch(t *testing.T) {
 			}
 			return starts(time.Millisecond)(ctx, item)
 		}
-		stop := d.run()
+		d.run()
 		pass(time.Second)
 		require.Len(t, d.seen().reported, 9)
-		stop()
 	})
 }
 
@@ -251,7 +217,7 @@ func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 			}
 			return fakeStore{d}.take(claim.Wanted{AtMost: atMost}), nil
 		}
-		stop := d.run()
+		d.run()
 		pass(time.Minute)
 		times := d.claimTimes()
 		require.Less(t, len(times), 50, "retries back off while the database does not answer")
@@ -270,30 +236,25 @@ func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 		broken.Store(true)
 		pass(time.Minute)
 		require.Len(t, d.log.At(slog.LevelError), 2, "a new outage is logged again")
-		stop()
 	})
 }
 
 func TestRingsDoNotHurryAClaimThatBacksOff(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.onClaim = func(int) (claim.Batch, error) { return claim.Batch{LookAgainIn: -1}, errors.New("connection refused") }
-		stop := d.run()
+		d.run()
 		for range 1000 {
 			pass(10 * time.Millisecond)
 			d.wake <- "notification"
 		}
 		require.Less(t, len(d.claimTimes()), 20)
-		stop()
 	})
 }
 
 func TestClaimUnderWayIsNotTornByTheEnd(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.enqueue(2)
-		d.onClaim = func(atMost int) (claim.Batch, error) {
-			time.Sleep(time.Second)
-			return fakeStore{d}.take(claim.Wanted{AtMost: atMost}), nil
-		}
+		d.claimsIn(time.Second)
 		stop := d.run()
 		synctest.Wait()
 		stop() // in the middle of the claim
@@ -309,11 +270,10 @@ func TestPauseAndResumeAreLoggedOnce(t *testing.T) {
 			paused := d.now() > time.Minute && d.now() < 2*time.Minute
 			return claim.Batch{Paused: paused, LookAgainIn: -1}, nil
 		}
-		stop := d.run()
+		d.run()
 		pass(5 * time.Minute)
 		require.Equal(t, []string{"Paused by the settings; claiming no items", "Resumed by the settings; claiming items"},
 			d.log.At(slog.LevelInfo))
-		stop()
 	})
 }
 
@@ -322,27 +282,22 @@ func TestWorkspaceAtCapacityIsLogged(t *testing.T) {
 		d.onClaim = func(int) (claim.Batch, error) {
 			return claim.Batch{AtCapacity: []claim.Full{{WorkspaceID: "shop", Active: 5, Limit: 5}}, LookAgainIn: -1}, nil
 		}
-		stop := d.run()
+		d.run()
 		synctest.Wait()
 		require.Equal(t, "shop", d.log.Value("Workspace at capacity", "workspace_id"))
 		require.Equal(t, "5", d.log.Value("Workspace at capacity", "active_count"))
 		require.Equal(t, "5", d.log.Value("Workspace at capacity", "limit"))
-		stop()
 	})
 }
 
 func TestOneClaimServesAllWorkersThatAreFree(t *testing.T) {
 	bubble(t, 50, func(t *testing.T, d *desk) {
 		d.enqueue(500)
-		d.onStart = func(context.Context, claim.Item) (string, error) { time.Sleep(time.Millisecond); return "run", nil }
-		d.onClaim = func(atMost int) (claim.Batch, error) {
-			time.Sleep(2 * time.Millisecond)
-			return fakeStore{d}.take(claim.Wanted{AtMost: atMost}), nil
-		}
-		stop := d.run()
+		d.onStart = stubborn(time.Millisecond)
+		d.claimsIn(2 * time.Millisecond)
+		d.run()
 		pass(time.Second)
 		require.Len(t, d.seen().reported, 500)
 		require.Less(t, len(d.seen().claims), 30, "fewer claims than items")
-		stop()
 	})
 }

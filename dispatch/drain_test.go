@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,34 +48,24 @@ func TestEndLetsHandOversUnderWayFinish(t *testing.T) {
 }
 
 func TestEndReleasesWhatItBreaksOff(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, d *desk) {
-		d.StartTimeout, d.DrainTimeout = time.Minute, 2*time.Second
-		d.enqueue(2)
-		d.onStart = starts(time.Hour)
-		stop := d.run()
-		pass(time.Second)
-		stop()
-		require.Equal(t, 3*time.Second, d.now())
-		require.Len(t, d.settlements(), 2)
-		for _, s := range d.settlements() {
-			require.Equal(t, claim.Release, s.Verb)
-			require.True(t, s.Unanswered, "the request was sent")
-			require.Contains(t, s.Error, "drain timeout of 2s has expired")
-		}
-	})
-}
-
-func TestEndWithoutDrainTimeoutBreaksOffAtOnce(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, d *desk) {
-		d.DrainTimeout = 0
-		d.enqueue(2)
-		d.onStart = starts(time.Hour)
-		stop := d.run()
-		pass(time.Second)
-		stop()
-		require.Equal(t, time.Second, d.now())
-		require.Equal(t, []claim.Verb{claim.Release, claim.Release}, d.verbs())
-	})
+	for _, timeout := range []time.Duration{0, 2 * time.Second} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			bubble(t, 2, func(t *testing.T, d *desk) {
+				d.StartTimeout, d.DrainTimeout = time.Minute, timeout
+				d.enqueue(2)
+				d.onStart = starts(time.Hour)
+				stop := d.run()
+				pass(time.Second)
+				stop()
+				require.Equal(t, time.Second+timeout, d.now())
+				require.Len(t, d.settlements(), 2)
+				for _, s := range d.settlements() {
+					require.Contains(t, said(s), "release unanswered: ", "the request was sent")
+					require.Contains(t, s.Error, fmt.Sprintf("drain timeout of %s has expired", timeout))
+				}
+			})
+		})
+	}
 }
 
 func TestLeasesAreRenewedUntilTheEnd(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,8 +219,7 @@ func runInTrouble(t *testing.T, calls *troubletest.Calls) {
 		defer stopSweeps()
 		go f.sweep(sweeping)
 		f.enqueue(items - 2)
-		stop := sync.OnceFunc(f.run())
-		defer stop()
+		f.run()
 		pass(25 * time.Millisecond)
 		f.announce(1)
 		pass(50 * time.Millisecond)

@@ -31,18 +31,18 @@ func (d *desk) failsWith(err error, until time.Duration) func(context.Context, c
 
 func TestOutageIsProbedByOneItemAndBurnsNoAttempts(t *testing.T) {
 	for name, c := range map[string]struct {
-		err     error
-		unknown bool
+		err  error
+		said string
 	}{
-		"unanswered": {serviceerror.NewUnavailable("connection refused"), true},
-		"blocked":    {serviceerror.NewPermissionDenied("not yours", ""), false},
+		"unanswered": {serviceerror.NewUnavailable("connection refused"), "release unanswered: "},
+		"blocked":    {serviceerror.NewPermissionDenied("not yours", ""), "release: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 4, func(t *testing.T, d *desk) {
 				const outage = 10 * time.Minute
 				d.enqueue(50)
 				d.onStart = d.failsWith(c.err, outage)
-				stop := d.run()
+				d.run()
 				pass(outage - time.Second)
 
 				require.Less(t, len(d.seen().claims), int(outage/(2*time.Second)), "it pauses between probes")
@@ -51,8 +51,7 @@ func TestOutageIsProbedByOneItemAndBurnsNoAttempts(t *testing.T) {
 				}
 				require.Empty(t, d.seen().reported)
 				for _, s := range d.settlements() {
-					require.Equal(t, claim.Release, s.Verb)
-					require.Equal(t, c.unknown, s.Unanswered)
+					require.Contains(t, said(s), c.said)
 					require.Contains(t, s.Error, c.err.Error())
 				}
 				require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
@@ -62,7 +61,6 @@ func TestOutageIsProbedByOneItemAndBurnsNoAttempts(t *testing.T) {
 				require.Contains(t, d.log.At(slog.LevelInfo), "Temporal accepts workflows again; resuming starts")
 				require.NotContains(t, d.verbs(), claim.Retry)
 				require.NotContains(t, d.verbs(), claim.Fail)
-				stop()
 			})
 		})
 	}
@@ -77,12 +75,11 @@ func TestOutageIsNotProbedWhileAStartIsUnderWay(t *testing.T) {
 			}
 			return "", serviceerror.NewUnavailable("connection refused")
 		}
-		stop := d.run()
+		d.run()
 		pass(3900 * time.Millisecond)
 		require.Len(t, d.seen().claims, 1)
 		pass(200 * time.Millisecond)
 		require.Greater(t, len(d.seen().claims), 1, "its success shows that Temporal is reachable")
-		stop()
 	})
 }
 
@@ -93,7 +90,7 @@ func TestWhileTemporalAnswersNothingNoItemIsTriedToFindOut(t *testing.T) {
 		d.Reached = reached.Load
 		d.enqueue(5)
 		d.onStart = d.failsWith(serviceerror.NewUnavailable("connection refused"), outage)
-		stop := d.run()
+		d.run()
 		pass(probeRarely - time.Second)
 		require.Len(t, d.seen().claims, 1, "only the claim whose start failed")
 		pass(2 * time.Second)
@@ -102,7 +99,6 @@ func TestWhileTemporalAnswersNothingNoItemIsTriedToFindOut(t *testing.T) {
 		reached.Store(true)
 		pass(2*probeBase + 10*time.Millisecond)
 		require.Len(t, d.seen().reported, 5, "an answered probe ends the pause")
-		stop()
 	})
 }
 
@@ -119,13 +115,12 @@ func TestAnAnswerToAProbeEndsAReportedOutageWithoutAnItem(t *testing.T) {
 			return "", serviceerror.NewUnavailable("connection refused")
 		}
 		d.onSettle = func(claim.Verb, []claim.Settlement) ([]int64, error) { return []int64{1}, nil }
-		stop := d.run()
+		d.run()
 		pass(quietAfter + 2*time.Second)
 		require.True(t, observer.pausedAll(), "no call has been answered")
 		answered.Store(time.Now().UnixNano())
 		pass(2 * time.Second)
 		require.False(t, observer.pausedAll())
-		stop()
 	})
 }
 
@@ -135,13 +130,12 @@ func TestAReplicaThatDoesNotReachTemporalLeavesDutyToAnother(t *testing.T) {
 		d.Reached = reached.Load
 		d.enqueue(1)
 		d.onStart = d.failsWith(serviceerror.NewUnavailable("connection refused"), time.Hour)
-		stop := d.run()
+		d.run()
 		pass(time.Second / 2)
 		require.Equal(t, []string{"sleep", "busy"}, g.seen())
 		reached.Store(true)
 		pass(probeBase + 10*time.Millisecond)
 		require.Equal(t, []string{"sleep", "busy", "sleep"}, g.seen(), "it may start again and asks to be notified")
-		stop()
 	})
 }
 
@@ -154,12 +148,11 @@ func TestItemsOwnFailureDoesNotStopTheOthers(t *testing.T) {
 			}
 			return "run", nil
 		}
-		stop := d.run()
+		d.run()
 		synctest.Wait()
 		require.Len(t, d.seen().reported, 10)
 		require.Len(t, d.verbs(), 20)
 		require.Zero(t, d.seen().settles[len(d.seen().settles)-1].at)
-		stop()
 	})
 }
 
@@ -167,16 +160,14 @@ func TestFailureOfTheItemsOwnIsRetriedUpToMaxAttempts(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.enqueue(1)
 		d.onStart = d.failsWith(temporal.As(engine.Retryable, errors.New("it broke")), time.Hour)
-		stop := d.run()
+		d.run()
 		pass(time.Minute)
 		require.Equal(t, []claim.Verb{claim.Retry, claim.Retry, claim.Fail}, d.verbs())
-		require.GreaterOrEqual(t, d.seen().settles[1].at-d.seen().settles[0].at, 800*time.Millisecond)
-		require.LessOrEqual(t, d.seen().settles[1].at-d.seen().settles[0].at, 1250*time.Millisecond)
-		require.GreaterOrEqual(t, d.seen().settles[2].at-d.seen().settles[1].at, 1600*time.Millisecond)
-		require.LessOrEqual(t, d.seen().settles[2].at-d.seen().settles[1].at, 2450*time.Millisecond)
+		settles := d.seen().settles
+		require.InDelta(t, 1025*time.Millisecond, settles[1].at-settles[0].at, float64(225*time.Millisecond))
+		require.InDelta(t, 2025*time.Millisecond, settles[2].at-settles[1].at, float64(425*time.Millisecond))
 		start, counted := "Failed to start Temporal workflow", "Error processing queue item"
 		require.Equal(t, []string{start, counted, start, counted, start, counted}, d.log.At(slog.LevelError))
-		stop()
 	})
 }
 
@@ -186,7 +177,7 @@ func TestABusyWorkflowIsAskedForAgainAndNothingIsCounted(t *testing.T) {
 		d.enqueue(2)
 		busy := serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "busy")
 		d.onStart = d.failsWith(busy, 9*time.Second)
-		stop := d.run()
+		d.run()
 		pass(time.Minute)
 		verbs := d.verbs()
 		require.Equal(t, []claim.Verb{claim.Dispatched, claim.Dispatched}, verbs[len(verbs)-2:])
@@ -199,7 +190,6 @@ func TestABusyWorkflowIsAskedForAgainAndNothingIsCounted(t *testing.T) {
 		for _, text := range d.log.At(slog.LevelError) {
 			require.NotContains(t, text, "pausing", "the others are not delayed")
 		}
-		stop()
 	})
 }
 
@@ -207,12 +197,12 @@ func TestProblemFailsTheItemWithoutAskingTemporal(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.enqueueItem(claim.Item{Problem: "workflow definition not found"})
 		d.onStart = func(context.Context, claim.Item) (string, error) { panic("asked") }
-		stop := d.run()
+		d.onFind = func(context.Context, claim.Item) (string, bool, error) { return "run-there", true, nil }
+		d.run()
 		synctest.Wait()
-		require.Equal(t, []claim.Verb{claim.Fail}, d.verbs())
-		require.Equal(t, "workflow definition not found", d.settlements()[0].Error)
+		require.Len(t, d.verbs(), 1)
+		require.Equal(t, "fail: workflow definition not found", said(d.settlements()[0]), "it is not looked for either")
 		require.Equal(t, []string{"Workflow definition not found"}, d.log.At(slog.LevelWarn))
-		stop()
 	})
 }
 
@@ -226,104 +216,68 @@ func TestPanicInStartIsContainedAndRetriedAsUnknown(t *testing.T) {
 			return "run", nil
 		}
 		d.onFind = func(context.Context, claim.Item) (string, bool, error) { return "", false, nil }
-		stop := d.run()
+		d.run()
 		synctest.Wait()
-		first := d.settlements()[0]
-		require.Equal(t, claim.Retry, first.Verb)
-		require.True(t, first.Unanswered)
-		require.Equal(t, "panic: boom", first.Error)
+		require.Equal(t, "retry unanswered: panic: boom", said(d.settlements()[0]))
 		require.Equal(t, []string{"e2=run"}, d.seen().reported)
 		require.Equal(t, "boom", d.log.Value("Panic while dispatching a queue item", "panic"))
 		require.Contains(t, d.log.Value("Panic while dispatching a queue item", "stack"), "failing_test.go")
 
 		pass(time.Minute)
 		require.Equal(t, []claim.Verb{claim.Retry, claim.Dispatched, claim.Retry, claim.Fail}, d.verbs())
-		stop()
 	})
 }
 
 func TestItemThatMayBeRunningIsLookedForBeforeItFails(t *testing.T) {
 	unavailable := serviceerror.NewUnavailable("connection refused")
 	for name, c := range map[string]struct {
-		find    func(context.Context, claim.Item) (string, bool, error)
-		verb    claim.Verb
-		unknown bool
-		text    string
+		find func() (string, bool, error)
+		said string
 	}{
-		"found": {func(context.Context, claim.Item) (string, bool, error) {
-			return "run-there", true, nil
-		}, claim.Dispatched, false, ""},
-		"not there": {func(context.Context, claim.Item) (string, bool, error) {
-			return "", false, nil
-		}, claim.Fail, false, "workspace not found"},
-		"no answer": {func(context.Context, claim.Item) (string, bool, error) {
-			return "", false, unavailable
-		}, claim.Release, true, "connection refused"},
-		"panic": {func(context.Context, claim.Item) (string, bool, error) {
-			panic("boom")
-		}, claim.Retry, true, "panic: boom"},
+		"found":     {func() (string, bool, error) { return "run-there", true, nil }, "dispatched: "},
+		"not there": {func() (string, bool, error) { return "", false, nil }, "fail: workspace not found"},
+		"no answer": {func() (string, bool, error) { return "", false, unavailable },
+			"release unanswered: connection refused"},
+		"panic": {func() (string, bool, error) { panic("boom") }, "retry unanswered: panic: boom"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, d *desk) {
 				d.enqueueItem(claim.Item{Unanswered: true, Problem: "workspace not found", MaxAttempts: 3})
-				d.onFind = c.find
-				stop := d.run()
+				d.onFind = func(context.Context, claim.Item) (string, bool, error) { return c.find() }
+				d.run()
 				synctest.Wait()
 				s := d.settlements()[0]
-				require.Equal(t, c.verb, s.Verb)
-				require.Equal(t, c.unknown, s.Unanswered)
-				require.Equal(t, c.text, s.Error)
-				if c.verb == claim.Dispatched {
+				require.Equal(t, c.said, said(s))
+				if s.Verb == claim.Dispatched {
 					require.Equal(t, "run-there", s.RunID)
 					require.Equal(t, []string{"e1=run-there"}, d.seen().reported)
 				}
-				stop()
 			})
 		})
 	}
 }
 
-func TestLookThatIsNotAnsweredIsGivenUpByName(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, d *desk) {
-		d.enqueueItem(claim.Item{Unanswered: true, Problem: "workspace not found"})
-		d.onFind = func(ctx context.Context, _ claim.Item) (string, bool, error) {
-			<-ctx.Done()
-			return "", false, ctx.Err()
-		}
-		stop := d.run()
-		pass(5*time.Second + time.Millisecond)
-		s := d.settlements()[0]
-		require.Equal(t, claim.Release, s.Verb)
-		require.True(t, s.Unanswered)
-		require.Equal(t, "lookup of the workflow timed out after 5s: context deadline exceeded", s.Error)
-		stop()
-	})
-}
-
-func TestItemThatWasNeverSentIsNotLookedFor(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, d *desk) {
-		d.enqueueItem(claim.Item{Problem: "workspace not found"})
-		d.onFind = func(context.Context, claim.Item) (string, bool, error) { return "run-there", true, nil }
-		stop := d.run()
-		synctest.Wait()
-		require.Equal(t, []claim.Verb{claim.Fail}, d.verbs())
-		stop()
-	})
-}
-
-func TestStartThatIsNotAnsweredIsGivenUpByName(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, d *desk) {
-		d.enqueue(1)
-		d.onStart = starts(time.Hour)
-		stop := d.run()
-		pass(5*time.Second + time.Millisecond)
-		s := d.settlements()[0]
-		require.Equal(t, claim.Release, s.Verb)
-		require.True(t, s.Unanswered)
-		require.Equal(t, "start of workflow timed out after 5s: context deadline exceeded", s.Error)
-		require.Equal(t, 5*time.Second, d.seen().settles[0].at)
-		stop()
-	})
+func TestCallThatIsNotAnsweredIsGivenUpByName(t *testing.T) {
+	for name, item := range map[string]claim.Item{
+		"start of workflow":      {},
+		"lookup of the workflow": {Unanswered: true, Problem: "workspace not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, d *desk) {
+				d.enqueueItem(item)
+				d.onStart = starts(time.Hour)
+				d.onFind = func(ctx context.Context, _ claim.Item) (string, bool, error) {
+					<-ctx.Done()
+					return "", false, ctx.Err()
+				}
+				d.run()
+				pass(5*time.Second + time.Millisecond)
+				require.Equal(t, "release unanswered: "+name+" timed out after 5s: context deadline exceeded",
+					said(d.settlements()[0]))
+				require.Equal(t, 5*time.Second, d.seen().settles[0].at)
+			})
+		})
+	}
 }
 
 func TestStartEndsBeforeItsLeaseDoes(t *testing.T) {
@@ -331,11 +285,10 @@ func TestStartEndsBeforeItsLeaseDoes(t *testing.T) {
 		d.Lease, d.StartTimeout = time.Second, time.Minute
 		d.enqueue(1)
 		d.onStart = starts(time.Hour)
-		stop := d.run()
+		d.run()
 		pass(950 * time.Millisecond)
 		require.Equal(t, claim.Release, d.seen().settles[0].verb)
 		require.Equal(t, 900*time.Millisecond, d.seen().settles[0].at, "a tenth of the lease is left to settle")
-		stop()
 	})
 }
 
@@ -348,12 +301,58 @@ func TestItemThatIsClaimedTooLateIsReleasedUnsent(t *testing.T) {
 			return claim.Batch{Items: []claim.Item{{ID: 1, Deadline: time.Now().Add(d.Lease / 10)}}, LookAgainIn: -1}, nil
 		}
 		d.onStart = func(context.Context, claim.Item) (string, error) { return "", errors.New("asked") }
-		stop := d.run()
+		d.run()
 		synctest.Wait()
-		s := d.settlements()[0]
-		require.Equal(t, claim.Release, s.Verb)
-		require.False(t, s.Unanswered)
-		require.Equal(t, "lease leaves no time to start the workflow", s.Error)
-		stop()
+		require.Equal(t, "release: lease leaves no time to start the workflow", said(d.settlements()[0]))
+	})
+}
+
+func TestForgottenItemIsLookedForBeforeItIsParked(t *testing.T) {
+	for name, c := range map[string]struct {
+		there bool
+		verb  claim.Verb
+	}{
+		"still there": {true, claim.Dispatched},
+		"gone":        {false, claim.Fail},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, d *desk) {
+				d.onStart = func(context.Context, claim.Item) (string, error) {
+					return "", temporal.As(engine.Forgotten, temporal.ErrForgotten)
+				}
+				d.onFind = func(context.Context, claim.Item) (string, bool, error) { return "run-there", c.there, nil }
+				d.onClaim = func(int) (claim.Batch, error) {
+					batch := claim.Batch{LookAgainIn: -1}
+					if len(d.claimTimes()) == 1 {
+						item := claim.Item{ID: 1, Unanswered: true, MaxAttempts: 3, Deadline: time.Now().Add(d.Lease)}
+						batch.Items = []claim.Item{item}
+					}
+					return batch, nil
+				}
+				d.run()
+				synctest.Wait()
+				require.Equal(t, []claim.Verb{c.verb}, d.verbs())
+			})
+		})
+	}
+}
+
+func TestAnItemBehindAnotherOfItsWorkflowIDIsSentLaterAndCountsNothing(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		d.enqueueItem(claim.Item{MaxAttempts: 3, NamedID: "order-17"})
+		asked := 0
+		d.onBehind = func(int64) (bool, error) {
+			asked++
+			if asked == 2 {
+				return false, errors.New("connection refused")
+			}
+			return asked == 1, nil
+		}
+		d.run()
+		pass(3 * time.Second)
+		require.Equal(t, []claim.Verb{claim.Release, claim.Release, claim.Dispatched}, d.verbs())
+		first := d.settlements()[0]
+		require.Equal(t, behindDelay, first.Delay)
+		require.False(t, first.Unanswered)
 	})
 }

@@ -109,7 +109,7 @@ func (d *desk) enqueueItem(item claim.Item) {
 	d.waiting = append(d.waiting, waitingItem{item: item})
 }
 
-// run runs the dispatcher, and returns a function that cancels it and waits for its return.
+// run runs the dispatcher until the test ends, or until stop cancels it and waits for its return.
 func (d *desk) run() (stop func()) {
 	ctx, cancel := context.WithCancel(d.t.Context())
 	ended := make(chan error, 1)
@@ -117,10 +117,12 @@ func (d *desk) run() (stop func()) {
 	if d.PollInterval > 0 {
 		go d.poll(ctx)
 	}
-	return func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(d.t, <-ended)
-	}
+	})
+	d.t.Cleanup(stop)
+	return stop
 }
 
 // poll is the sweeper: it wakes the dispatcher at each look that sees due work.
@@ -350,6 +352,25 @@ func (f fakeStarter) Find(ctx context.Context, item claim.Item) (string, engine.
 }
 
 func (fakeStarter) Remedy(err error, namespace string) string { return temporal.Remedy(err, namespace) }
+
+// observed has the dispatcher report to the observer that it returns.
+func (d *desk) observed() *fakeObserver {
+	observer := &fakeObserver{}
+	d.Observer = observer
+	return observer
+}
+
+// stubborn returns an onStart that takes this long and ignores its context.
+func stubborn(takes time.Duration) func(context.Context, claim.Item) (string, error) {
+	return func(context.Context, claim.Item) (string, error) { time.Sleep(takes); return "run", nil }
+}
+
+// startsByID returns an onStart that takes this long times the item's ID.
+func startsByID(unit time.Duration) func(context.Context, claim.Item) (string, error) {
+	return func(ctx context.Context, item claim.Item) (string, error) {
+		return starts(time.Duration(item.ID)*unit)(ctx, item)
+	}
+}
 
 // starts returns an onStart that takes this long, and stops when its context ends.
 func starts(takes time.Duration) func(context.Context, claim.Item) (string, error) {

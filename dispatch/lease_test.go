@@ -19,13 +19,12 @@ func TestHeartbeatRenewsAllLeasesInOneBatchEveryThirdOfALease(t *testing.T) {
 		d.StartTimeout = time.Minute
 		d.enqueue(3)
 		d.onStart = starts(25 * time.Second)
-		stop := d.run()
+		d.run()
 		pass(time.Minute)
 		all := []int64{1, 2, 3}
 		require.Equal(t, []beatCall{{10 * time.Second, all}, {20 * time.Second, all}}, d.seen().beats,
 			"no heartbeat while no lease is held")
 		require.Len(t, d.seen().reported, 3)
-		stop()
 	})
 }
 
@@ -58,35 +57,27 @@ func TestLostLeaseStopsItsWorkerAndSettlesNothing(t *testing.T) {
 }
 
 func TestStartThatSucceedsAfterItsLeaseIsLostSettlesNothing(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, d *desk) {
-		d.enqueue(1)
-		d.onStart = func(context.Context, claim.Item) (string, error) {
-			time.Sleep(15 * time.Second) // ignores its context
-			return "run", nil
-		}
-		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return nil, nil }
-		stop := d.run()
-		pass(20 * time.Second)
-		require.Empty(t, d.seen().settles)
-		require.Empty(t, d.seen().reported)
-		stop()
-	})
-}
-
-func TestLeaseEndsByItsOwnClockWhereItCannotBeRenewed(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, d *desk) {
-		d.enqueue(1)
-		d.onStart = func(context.Context, claim.Item) (string, error) {
-			time.Sleep(31 * time.Second) // the process was suspended
-			return "run", nil
-		}
-		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return nil, errors.New("connection refused") }
-		stop := d.run()
-		pass(35 * time.Second)
-		require.Empty(t, d.seen().settles)
-		require.Contains(t, d.log.At(slog.LevelWarn), "Lease lost")
-		stop()
-	})
+	for name, c := range map[string]struct {
+		takes   time.Duration
+		err     error // of heartbeats
+		warning string
+	}{
+		"a heartbeat says so": {15 * time.Second, nil, "Leases lost"},
+		"by its own clock":    {31 * time.Second, errors.New("connection refused"), "Lease lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, d *desk) {
+				d.enqueue(1)
+				d.onStart = stubborn(c.takes) // as if the process was suspended
+				d.onHeartbeat = func([]claim.Held) ([]int64, error) { return nil, c.err }
+				d.run()
+				pass(35 * time.Second)
+				require.Empty(t, d.seen().settles)
+				require.Empty(t, d.seen().reported)
+				require.Contains(t, d.log.At(slog.LevelWarn), c.warning)
+			})
+		})
+	}
 }
 
 func TestLeaseEndsByItsOwnClockWhereTheHeartbeatHangs(t *testing.T) {
@@ -104,31 +95,27 @@ func TestLeaseEndsByItsOwnClockWhereTheHeartbeatHangs(t *testing.T) {
 			time.Sleep(40 * time.Second)
 			return nil, errors.New("no answer")
 		}
-		stop := d.run()
+		d.run()
 		pass(29 * time.Second)
 		require.Equal(t, []claim.Verb{claim.Release}, d.verbs(), "cancellable starts are stopped while the lease still holds")
 		require.Equal(t, 27*time.Second, d.seen().settles[0].at)
 		pass(3 * time.Second)
 		require.Empty(t, d.seen().reported, "starts that ignore cancellation succeed too late")
 		require.Contains(t, d.log.At(slog.LevelWarn), "Lease lost")
-		stop()
 	})
 }
 
 func TestHeartbeatThatFailsIsRepeatedSooner(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, d *desk) {
 		d.enqueue(1)
-		d.onStart = func(context.Context, claim.Item) (string, error) {
-			time.Sleep(31 * time.Second)
-			return "run", nil
-		}
+		d.onStart = stubborn(31 * time.Second)
 		d.onHeartbeat = func(held []claim.Held) ([]int64, error) {
 			if d.now() < 13*time.Second {
 				return nil, errors.New("connection refused")
 			}
 			return []int64{held[0].ID}, nil
 		}
-		stop := d.run()
+		d.run()
 		pass(35 * time.Second)
 		var at []time.Duration
 		for _, beat := range d.seen().beats {
@@ -136,23 +123,6 @@ func TestHeartbeatThatFailsIsRepeatedSooner(t *testing.T) {
 		}
 		require.Equal(t, []time.Duration{10 * time.Second, 12500 * time.Millisecond, 15 * time.Second, 25 * time.Second}, at)
 		require.Equal(t, []claim.Verb{claim.Dispatched}, d.verbs(), "the lease was renewed in time and still holds at 31 s")
-		stop()
-	})
-}
-
-func TestHeldContextEndsAtTheDeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(10 * time.Second)
-		item := claim.Item{ID: 1, Token: 1, Deadline: time.Now().Add(10 * time.Second)}
-		ctx, lose := context.WithCancelCause(t.Context())
-		lease := h.add(&item, lose)
-		pass(10*time.Second - 1)
-		require.NoError(t, ctx.Err())
-		pass(1)
-		require.ErrorIs(t, context.Cause(ctx), claim.ErrLost)
-		h.release(lease)
-		require.Empty(t, h.all())
 	})
 }
 
@@ -209,6 +179,7 @@ func TestEachLeaseEndsAtItsOwnDeadline(t *testing.T) {
 		pass(time.Second)
 		require.Equal(t, map[int64]time.Duration{1: 5 * time.Second, 2: 9 * time.Second, 3: 3 * time.Second, 6: time.Minute},
 			ended)
+		require.Len(t, h.all(), 5, "all but the one that was released")
 	})
 }
 
@@ -239,13 +210,12 @@ func TestALeaseThatIsLostWhileItsStartIsSettledDoesNotStopTheWorkersNextItem(t *
 			return ids, nil
 		}
 		d.enqueue(2)
-		stop := d.run()
+		d.run()
 		pass(time.Second)
 		d.enqueue(1) // for the first item's worker, which has waited for longer
 		d.wake <- "notification"
 		pass(20 * time.Second)
 		require.Equal(t, map[int64]int{1: 1, 2: 1, 3: 1}, begun)
 		require.Equal(t, []string{"e2=run-e2", "e3=run-e3"}, d.seen().reported)
-		stop()
 	})
 }

@@ -102,7 +102,7 @@ func TestCallsSettleAtTheLimitOfANamespaceWhateverTheReplicas(t *testing.T) {
 					d.Dispatched = nil
 					d.endless()
 					d.onStart = frontend.start
-					defer d.run()()
+					d.run()
 					desks = append(desks, d)
 				}
 				pass(30 * time.Second)
@@ -128,7 +128,7 @@ func TestWhatMayNotStartIsNotClaimed(t *testing.T) {
 		d.endless()
 		frontend := &rationed{limit: 50, burst: 50, at: time.Now()}
 		d.onStart = frontend.start
-		stop := d.run()
+		d.run()
 		pass(30 * time.Second)
 		before := len(d.settlements())
 		pass(10 * time.Second)
@@ -137,7 +137,6 @@ func TestWhatMayNotStartIsNotClaimed(t *testing.T) {
 			require.Contains(t, []claim.Verb{claim.Dispatched, claim.Release}, s.Verb)
 			require.Equal(t, s.Verb == claim.Release, s.Unanswered, "a rate-limited start keeps its slot: it is unanswered")
 		}
-		stop()
 	})
 }
 
@@ -146,7 +145,7 @@ func TestLimitThatIsLiftedIsLeftBehind(t *testing.T) {
 		d.endless()
 		frontend := &rationed{limit: 20, burst: 20, at: time.Now()}
 		d.onStart = frontend.start
-		stop := d.run()
+		d.run()
 		pass(time.Minute)
 		require.Equal(t, []string{slowing}, d.log.At(slog.LevelWarn))
 		require.NotContains(t, d.log.At(slog.LevelInfo), fullSpeed)
@@ -161,7 +160,6 @@ func TestLimitThatIsLiftedIsLeftBehind(t *testing.T) {
 		require.Greater(t, taken, 350.0, "2 workers that take 5 ms each")
 		require.Len(t, d.log.At(slog.LevelWarn), 1)
 		require.Contains(t, d.log.At(slog.LevelInfo), fullSpeed)
-		stop()
 	})
 }
 
@@ -178,7 +176,7 @@ func TestHalfOfAllStartsRefusedBurnsNothingAndEnds(t *testing.T) {
 			}
 			return "run-" + item.ExecutionID, nil
 		}
-		stop := d.run()
+		d.run()
 		pass(time.Minute)
 		require.Less(t, calls.Load(), int64(250), "the rate keeps falling")
 		pass(time.Minute)
@@ -186,7 +184,6 @@ func TestHalfOfAllStartsRefusedBurnsNothingAndEnds(t *testing.T) {
 		require.NotContains(t, d.verbs(), claim.Retry)
 		require.NotContains(t, d.verbs(), claim.Fail)
 		require.Contains(t, d.log.At(slog.LevelInfo), fullSpeed)
-		stop()
 	})
 }
 
@@ -202,7 +199,7 @@ func TestRefusalOfAProbeEndsThePauseAndSlowsDown(t *testing.T) {
 			}
 			return "run-" + item.ExecutionID, nil
 		}
-		stop := d.run()
+		d.run()
 		pass(20 * time.Second)
 		require.Equal(t, []string{slowing}, d.log.At(slog.LevelWarn))
 		require.Contains(t, d.log.At(slog.LevelInfo), "Temporal accepts workflows again; resuming starts",
@@ -211,7 +208,6 @@ func TestRefusalOfAProbeEndsThePauseAndSlowsDown(t *testing.T) {
 		require.NotEmpty(t, d.seen().reported, "the lowest rate is one per second")
 		pass(time.Minute)
 		require.Len(t, d.seen().reported, 50)
-		stop()
 	})
 }
 
@@ -298,13 +294,60 @@ func TestFlappingTemporalCostsFewCalls(t *testing.T) {
 			}
 			return "run-" + item.ExecutionID, nil
 		}
-		stop := d.run()
+		d.run()
 		pass(time.Minute)
 		require.Len(t, d.seen().reported, rows)
 		require.Greater(t, len(d.log.At(slog.LevelError)), 1, "there was more than one outage")
 		require.Less(t, calls.Load(), int64(rows*11/10))
 		require.NotContains(t, d.verbs(), claim.Retry)
 		require.NotContains(t, d.verbs(), claim.Fail)
-		stop()
 	})
+}
+
+func TestBreakerTripsProbesOneAtATimeAndCloses(t *testing.T) {
+	t.Parallel()
+	var b breaker
+	now := time.Now()
+	require.False(t, b.open())
+	require.Equal(t, 5, b.allows(now, 5, 3), "closed: all free workers")
+
+	b.trip(now)
+	require.True(t, b.open())
+	require.Zero(t, b.allows(now, 5, 0), "open: it pauses first")
+	require.Zero(t, b.allows(b.until.Add(-1), 5, 0))
+	require.Equal(t, 1, b.allows(b.until, 5, 0), "then it allows one probe")
+	require.Zero(t, b.allows(b.until, 5, 1), "no second probe while one is in flight")
+	require.Zero(t, b.allows(b.until, 0, 0))
+
+	b.close()
+	require.False(t, b.open())
+	require.Equal(t, 5, b.allows(now, 5, 0))
+}
+
+func TestBreakerIgnoresFailuresThatWereUnderWay(t *testing.T) {
+	t.Parallel()
+	var b breaker
+	now := time.Now()
+	b.trip(now)
+	until := b.until
+	for range 50 {
+		b.trip(now.Add(time.Millisecond))
+	}
+	require.Equal(t, until, b.until)
+}
+
+func TestBreakerPausesLongerUpToItsCap(t *testing.T) {
+	t.Parallel()
+	var b breaker
+	now := time.Now()
+	for n := range 20 {
+		b.trip(now)
+		nominal := min(probeBase<<n, probeCap)
+		require.GreaterOrEqual(t, b.until.Sub(now), nominal*8/10)
+		require.LessOrEqual(t, b.until.Sub(now), nominal*12/10)
+		now = b.until
+	}
+	b.close()
+	b.trip(now)
+	require.LessOrEqual(t, b.until.Sub(now), probeBase*12/10, "after an outage the first pause is short again")
 }

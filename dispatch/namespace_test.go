@@ -48,8 +48,7 @@ func TestOnlyTheNamespaceThatTakesNothingWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 4, func(t *testing.T, d *desk) {
 				const outage = 10 * time.Minute
-				observer := &fakeObserver{}
-				d.Observer = observer
+				observer := d.observed()
 				d.severally(50, "good", "bad")
 				starts := d.startsOf(func(namespace string) error {
 					if namespace == "bad" && d.now() < outage {
@@ -96,12 +95,11 @@ func TestANamespaceThatTookNothingBeforeOthersWereKnownIsSaidToOnce(t *testing.T
 			}
 			return nil
 		})
-		stop := d.run()
+		d.run()
 		pass(time.Minute)
 		require.Len(t, d.seen().reported, 10, "the others continue")
 		require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
 		require.Less(t, starts["bad"], 40, "probes have growing pauses")
-		stop()
 	})
 }
 
@@ -109,13 +107,12 @@ func TestTheLogSaysWhatToDoAboutAMissingNamespace(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.severally(1, "shop")
 		d.startsOf(func(string) error { return serviceerror.NewNamespaceNotFound("shop") })
-		stop := d.run()
+		d.run()
 		pass(time.Second)
 		said := d.log.Value("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no "+
 			"attempt is counted", "remedy")
 		require.Contains(t, said, `temporal operator namespace create --namespace "shop"`)
 		require.Contains(t, said, "workflow_definitions.namespace")
-		stop()
 	})
 }
 
@@ -128,8 +125,7 @@ func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 4, func(t *testing.T, d *desk) {
 				const outage = 10 * time.Minute
-				observer := &fakeObserver{}
-				d.Observer = observer
+				observer := d.observed()
 				d.severally(25, "a", "b")
 				d.startsOf(func(string) error {
 					if d.now() < outage {
@@ -137,7 +133,7 @@ func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
 					}
 					return nil
 				})
-				stop := d.run()
+				d.run()
 				pass(outage - time.Second)
 				seen := d.seen()
 				require.Less(t, len(seen.claims), 2*int(outage/(2*time.Second)), "it pauses between probes")
@@ -150,7 +146,6 @@ func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
 				require.Len(t, d.seen().reported, 50)
 				require.False(t, observer.pausedAll())
 				require.NotContains(t, d.verbs(), claim.Retry)
-				stop()
 			})
 		})
 	}
@@ -177,14 +172,13 @@ func TestANamespaceThatAProbeFindsRefusedIsPausedThoughNoItemWaits(t *testing.T)
 					}
 					return ""
 				}
-				stop := d.run()
+				d.run()
 				pass(50 * time.Second)
 				require.Equal(t, row.all, observer.pausedAll())
 				require.Equal(t, row.paused, observer.pausedNamespaces())
 				pass(11 * time.Second)
 				require.False(t, observer.pausedAll())
 				require.Zero(t, observer.pausedNamespaces())
-				stop()
 			})
 		})
 	}
@@ -203,13 +197,12 @@ func TestOneNamespaceIsNeverLimitedInTheClaim(t *testing.T) {
 			}
 			return nil
 		})
-		stop := d.run()
+		d.run()
 		pass(2 * time.Minute)
 		require.Len(t, d.seen().reported, 50)
 		for _, limits := range d.seen().limits {
 			require.Nil(t, limits)
 		}
-		stop()
 	})
 }
 
@@ -230,7 +223,7 @@ func TestEachNamespaceHasARateOfItsOwn(t *testing.T) {
 			taken = append(taken, d.now())
 			return nil
 		})
-		stop := d.run()
+		d.run()
 		pass(time.Second)
 		d.mu.Lock()
 		require.Equal(t, 400, starts["fast"], "the namespace without a limit is not slowed down")
@@ -250,7 +243,6 @@ func TestEachNamespaceHasARateOfItsOwn(t *testing.T) {
 		for _, message := range d.log.At(slog.LevelWarn) {
 			require.True(t, strings.HasPrefix(message, "Temporal limits the rate of starts"), message)
 		}
-		stop()
 	})
 }
 
@@ -270,7 +262,7 @@ func TestANamespaceThatIsNewIsNotHeldUpByTheOnlyOneBefore(t *testing.T) {
 			defer d.mu.Unlock()
 			return inUse
 		}
-		stop := d.run()
+		d.run()
 		pass(time.Minute)
 		d.mu.Lock()
 		inUse = []string{"bad", "good"}
@@ -282,6 +274,5 @@ func TestANamespaceThatIsNewIsNotHeldUpByTheOnlyOneBefore(t *testing.T) {
 		pass(probeCap*12/10 + 100*time.Millisecond)
 		require.Len(t, d.seen().reported, 10)
 		require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
-		stop()
 	})
 }

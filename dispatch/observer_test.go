@@ -1,15 +1,19 @@
 package dispatch
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/api/serviceerror"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
@@ -60,8 +64,7 @@ func (f *fakeObserver) Lost(itemID int64) {
 
 func TestTheObserverHearsOfEachClaimAndWhatItWasFor(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, d *desk) {
-		observer := &fakeObserver{}
-		d.Observer = observer
+		observer := d.observed()
 		stop := d.run()
 		pass(time.Second)
 		d.enqueue(1)
@@ -77,23 +80,9 @@ func TestTheObserverHearsOfEachClaimAndWhatItWasFor(t *testing.T) {
 	})
 }
 
-func TestTheObserverHearsOfTheBreaker(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, d *desk) {
-		observer := &fakeObserver{}
-		d.Observer = observer
-		d.enqueue(1)
-		d.onStart = d.failsWith(serviceerror.NewUnavailable("connection refused"), time.Minute)
-		stop := d.run()
-		pass(2 * time.Minute)
-		stop()
-		require.Equal(t, []bool{true, false}, slices.Compact(observer.breaker))
-	})
-}
-
 func TestTheObserverHearsOnceOfEachLostLease(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, d *desk) {
-		observer := &fakeObserver{}
-		d.Observer = observer
+		observer := d.observed()
 		d.StartTimeout = time.Minute
 		d.enqueue(3)
 		d.onStart = starts(12 * time.Second)
@@ -149,5 +138,39 @@ func TestTheObserverHearsOfEachStartSettleAndHeartbeat(t *testing.T) {
 		stop()
 		require.Subset(t, observer.lines,
 			[]string{"start 1: forgotten", "fail [1] <nil>", "start 2: panic", "retry [2] <nil>"})
+	})
+}
+
+// Every log line about an item has its ID.
+func TestEachStepOfAHandOverIsLoggedWithWhatItIsAbout(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, d *desk) {
+		var out bytes.Buffer
+		d.Log = slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		d.enqueueItem(claim.Item{WorkspaceID: "shop", WorkflowDefinitionID: "report"})
+		d.enqueueItem(claim.Item{WorkspaceID: "gone", WorkflowDefinitionID: "report", Problem: "workspace not found"})
+		stop := d.run()
+		synctest.Wait()
+		stop()
+
+		seen := map[string]map[string]any{}
+		for line := range strings.Lines(out.String()) {
+			var record map[string]any
+			require.NoError(t, json.Unmarshal([]byte(line), &record))
+			if message := record["msg"].(string); seen[message] == nil {
+				seen[message] = record
+			}
+		}
+		for message, fields := range map[string]map[string]any{
+			"Processing queue items": {"level": "DEBUG", "batch_size": 1.0},
+			"Dispatching queue item": {"level": "INFO", "queue_item_id": 1.0, "execution_id": "e1", "workspace_id": "shop",
+				"workflow_definition_id": "report", "attempt": 1.0},
+			"Dispatched execution": {"level": "INFO", "queue_item_id": 1.0, "execution_id": "e1", "workspace_id": "shop",
+				"workflow_id": "execution-e1"},
+			"Workspace not found": {"level": "WARN", "queue_item_id": 2.0, "workspace_id": "gone"},
+		} {
+			for key, want := range fields {
+				require.Equal(t, want, seen[message][key], "%s: %s in %v", message, key, seen[message])
+			}
+		}
 	})
 }

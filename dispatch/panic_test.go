@@ -18,23 +18,19 @@ import (
 func TestPanicInAHeartbeatIsNotTheLastHeartbeat(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, d *desk) {
 		d.enqueue(1)
-		d.onStart = func(context.Context, claim.Item) (string, error) {
-			time.Sleep(35 * time.Second)
-			return "run", nil
-		}
+		d.onStart = stubborn(35 * time.Second)
 		d.onHeartbeat = func(held []claim.Held) ([]int64, error) {
 			if len(d.seen().beats) == 1 {
 				panic("boom")
 			}
 			return []int64{held[0].ID}, nil
 		}
-		stop := d.run()
+		d.run()
 		pass(36 * time.Second)
 		require.Equal(t, 12500*time.Millisecond, d.seen().beats[1].at, "the heartbeat is retried as after any failure")
 		require.Equal(t, []claim.Verb{claim.Dispatched}, d.verbs(), "the lease was renewed in time")
 		require.Equal(t, "heartbeat", d.log.Value("Panic in the dispatcher", "part"))
 		require.Contains(t, d.log.Value("Panic in the dispatcher", "stack"), "panic_test.go")
-		stop()
 	})
 }
 
@@ -47,12 +43,11 @@ func TestPanicInAClaimIsLikeNoAnswer(t *testing.T) {
 			}
 			return fakeStore{d}.take(claim.Wanted{AtMost: atMost}), nil
 		}
-		stop := d.run()
+		d.run()
 		pass(time.Second)
 		require.Len(t, d.seen().reported, 3)
 		require.Contains(t, d.log.At(slog.LevelInfo), "Claims succeed again")
 		require.Equal(t, "boom", d.log.Value("Panic in the dispatcher", "panic"))
-		stop()
 	})
 }
 
@@ -65,10 +60,9 @@ func TestPanicInASettleIsLikeNoAnswer(t *testing.T) {
 			}
 			return fakeStore{d}.putBack(verb, batch), nil
 		}
-		stop := d.run()
+		d.run()
 		pass(time.Second)
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
-		stop()
 	})
 }
 
@@ -76,11 +70,10 @@ func TestPanicOfWhoeverIsToldOfADispatchHarmsNobody(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.enqueue(20)
 		d.Dispatched = func(*claim.Item, string) { panic("boom") }
-		stop := d.run()
+		d.run()
 		pass(time.Second)
 		require.Len(t, d.verbs(), 20)
 		require.Empty(t, d.leased)
-		stop()
 	})
 }
 
@@ -115,11 +108,10 @@ func TestItemWhoseWorkerPanickedIsNotHeldForEver(t *testing.T) {
 			return fakeStore{d}.putBack(verb, batch), nil
 		}
 		d.StartTimeout = time.Minute
-		stop := d.run()
+		d.run()
 		pass(26 * time.Second)
 		require.Equal(t, []string{"e2=run-e2"}, d.seen().reported, "the worker continues")
 		require.Equal(t, []int64{2}, d.seen().beats[0].ids, "the lease of the panicked item is not renewed")
-		stop()
 	})
 }
 
@@ -127,12 +119,11 @@ func TestPanicBeforeTheStartLeavesTheLeaseToRunOut(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, d *desk) {
 		d.Log = slog.New(panicky{&d.log, "Dispatching queue item"})
 		d.enqueue(1)
-		stop := d.run()
+		d.run()
 		pass(25 * time.Second)
 		require.Empty(t, d.seen().beats, "its lease is not renewed: it expires and counts")
 		require.Empty(t, d.seen().settles)
 		require.Equal(t, "worker", d.log.Value("Panic in the dispatcher", "part"))
-		stop()
 	})
 }
 

@@ -14,7 +14,33 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 )
+
+// settlesIn has settles take this long.
+func (d *desk) settlesIn(takes time.Duration) {
+	d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
+		time.Sleep(takes)
+		return fakeStore{d}.putBack(verb, batch), nil
+	}
+}
+
+// claimsIn has claims take this long.
+func (d *desk) claimsIn(takes time.Duration) {
+	d.onClaim = func(atMost int) (claim.Batch, error) {
+		time.Sleep(takes)
+		return fakeStore{d}.take(claim.Wanted{AtMost: atMost}), nil
+	}
+}
+
+// said is how a settlement ends a claim: its verb, whether a start may have been sent, and the error.
+func said(s claim.Settlement) string {
+	answered := ""
+	if s.Unanswered {
+		answered = " unanswered"
+	}
+	return string(s.Verb) + answered + ": " + s.Error
+}
 
 // With one worker more than items a worker stays free, so no claim carries the settlements of the settler.
 
@@ -27,14 +53,13 @@ func TestSettleIsRepeatedUntilTheDatabaseAnswers(t *testing.T) {
 			}
 			return fakeStore{d}.putBack(verb, batch), nil
 		}
-		stop := d.run()
+		d.run()
 		pass(8*time.Second - 1)
 		require.Empty(t, d.seen().reported)
 		require.Less(t, len(d.seen().settles), 20, "retries back off while the database does not answer")
 		pass(settleCap*12/10 + 1)
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
 		require.Empty(t, d.log.At(slog.LevelError))
-		stop()
 	})
 }
 
@@ -42,7 +67,7 @@ func TestSettleIsGivenUpWhenTheLeaseCannotLastAnyLonger(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, d *desk) {
 		d.enqueue(1)
 		d.onSettle = func(claim.Verb, []claim.Settlement) ([]int64, error) { return nil, errors.New("connection refused") }
-		stop := d.run()
+		d.run()
 		pass(d.Lease + settleCap*2)
 		require.Equal(t, []string{"Lease lost"}, d.log.At(slog.LevelWarn))
 		require.Equal(t, "connection refused", d.log.Value("Lease lost", "error"))
@@ -52,16 +77,13 @@ func TestSettleIsGivenUpWhenTheLeaseCannotLastAnyLonger(t *testing.T) {
 		d.wake <- "notification"
 		pass(time.Second)
 		require.Greater(t, len(d.seen().settles), settles, "its worker continues")
-		stop()
 	})
 }
 
 func TestItemsBesideOneWhoseSettleIsRefusedAreNotLost(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.enqueue(4)
-		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
-			return starts(time.Duration(item.ID)*time.Millisecond)(ctx, item)
-		}
+		d.onStart = startsByID(time.Millisecond)
 		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
 			time.Sleep(10 * time.Millisecond) // so that the first item's neighbours are settled together
 			kept := slices.DeleteFunc(slices.Clone(batch), func(s claim.Settlement) bool { return s.ID == 2 })
@@ -71,11 +93,10 @@ func TestItemsBesideOneWhoseSettleIsRefusedAreNotLost(t *testing.T) {
 			}
 			return settled, nil
 		}
-		stop := d.run()
+		d.run()
 		pass(time.Second)
 		require.ElementsMatch(t, []string{"e1=run-e1", "e3=run-e3", "e4=run-e4"}, d.seen().reported)
 		require.Equal(t, []string{"Lease lost"}, d.log.At(slog.LevelWarn))
-		stop()
 	})
 }
 
@@ -90,12 +111,11 @@ func TestSettleThatMovesNothingIsALostLease(t *testing.T) {
 					fakeStore{d}.putBack(verb, batch)
 					return []int64{2}, nil
 				}
-				stop := d.run()
+				d.run()
 				pass(time.Second)
 				require.Equal(t, []string{"e2=run-e2"}, d.seen().reported)
 				require.Equal(t, []string{"Lease lost"}, d.log.At(slog.LevelWarn))
 				require.Equal(t, claim.ErrLost.Error(), d.log.Value("Lease lost", "error"))
-				stop()
 			})
 		})
 	}
@@ -104,14 +124,9 @@ func TestSettleThatMovesNothingIsALostLease(t *testing.T) {
 func TestWhatEndsDuringASettleGoesIntoTheNextOne(t *testing.T) {
 	bubble(t, 11, func(t *testing.T, d *desk) {
 		d.enqueue(10)
-		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
-			return starts(time.Duration(item.ID)*time.Millisecond)(ctx, item)
-		}
-		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
-			time.Sleep(50 * time.Millisecond)
-			return fakeStore{d}.putBack(verb, batch), nil
-		}
-		stop := d.run()
+		d.onStart = startsByID(time.Millisecond)
+		d.settlesIn(50 * time.Millisecond)
+		d.run()
 		pass(3 * time.Second)
 		settles := d.seen().settles
 		require.Len(t, settles, 2)
@@ -119,7 +134,6 @@ func TestWhatEndsDuringASettleGoesIntoTheNextOne(t *testing.T) {
 		require.Len(t, settles[1].batch, 9)
 		require.Equal(t, 51*time.Millisecond, settles[1].at)
 		require.Len(t, d.seen().reported, 10)
-		stop()
 	})
 }
 
@@ -127,16 +141,14 @@ func TestWhatEndsDuringASettleGoesIntoTheNextOne(t *testing.T) {
 func TestASettleThatTakesLongHoldsUpTheNextForAMoment(t *testing.T) {
 	bubble(t, 11, func(t *testing.T, d *desk) {
 		d.enqueue(10)
-		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
-			return starts(time.Duration(item.ID)*time.Millisecond)(ctx, item)
-		}
+		d.onStart = startsByID(time.Millisecond)
 		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
 			if batch[0].ID == 1 {
 				time.Sleep(time.Second)
 			}
 			return fakeStore{d}.putBack(verb, batch), nil
 		}
-		stop := d.run()
+		d.run()
 		pass(500 * time.Millisecond)
 		settles := d.seen().settles
 		require.Len(t, settles, 2)
@@ -144,7 +156,6 @@ func TestASettleThatTakesLongHoldsUpTheNextForAMoment(t *testing.T) {
 		require.Len(t, d.seen().reported, 9)
 		pass(time.Second)
 		require.Len(t, d.seen().reported, 10)
-		stop()
 	})
 }
 
@@ -161,11 +172,8 @@ func TestBatchOfSeveralVerbsIsOneStatementEach(t *testing.T) {
 			}
 			return "run", nil
 		}
-		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
-			time.Sleep(50 * time.Millisecond)
-			return fakeStore{d}.putBack(verb, batch), nil
-		}
-		stop := d.run()
+		d.settlesIn(50 * time.Millisecond)
+		d.run()
 		pass(time.Second)
 		settles := d.seen().settles
 		sizes := map[claim.Verb]int{}
@@ -173,7 +181,6 @@ func TestBatchOfSeveralVerbsIsOneStatementEach(t *testing.T) {
 			sizes[s.verb] = len(s.batch)
 		}
 		require.Equal(t, map[claim.Verb]int{claim.Dispatched: 2, claim.Fail: 3, claim.Release: 1}, sizes)
-		stop()
 	})
 }
 
@@ -191,4 +198,72 @@ func TestSettleThatRunsOutOfTimeSaysSoAndWhatTheLastTryMet(t *testing.T) {
 	require.EqualError(t, err, "settle timeout of 3s has expired: connection refused")
 	_, err = s.persist(ctx, claim.Dispatched, []claim.Settlement{{ID: 1}})
 	require.Equal(t, expired, err, "it was not tried any more")
+}
+
+func TestSettlementSaysHowAnOutcomeEndsAClaim(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	for name, c := range map[string]struct {
+		outcome  engine.Outcome
+		err      error
+		failures int
+		verb     claim.Verb
+		unknown  bool
+		delay    time.Duration // before jitter
+	}{
+		"started":                     {engine.Started, nil, 0, claim.Dispatched, false, 0},
+		"started after failures":      {engine.Started, nil, 9, claim.Dispatched, false, 0},
+		"permanent":                   {engine.Permanent, boom, 0, claim.Fail, false, 0},
+		"first failure":               {engine.Retryable, boom, 0, claim.Retry, false, time.Second},
+		"second":                      {engine.Retryable, boom, 1, claim.Retry, false, 2 * time.Second},
+		"third failure, the last":     {engine.Retryable, boom, 2, claim.Fail, false, 4 * time.Second},
+		"beyond the last":             {engine.Retryable, boom, 7, claim.Fail, false, 128 * time.Second},
+		"a panic":                     {engine.Panicked, boom, 0, claim.Retry, true, time.Second},
+		"the last panic":              {engine.Panicked, boom, 2, claim.Fail, true, 4 * time.Second},
+		"busy":                        {engine.Busy, boom, 2, claim.Release, true, time.Second},
+		"not sent":                    {engine.NotSent, boom, 2, claim.Release, false, 0},
+		"blocked":                     {engine.Blocked, boom, 2, claim.Release, false, 0},
+		"unreached":                   {engine.Unreached, boom, 2, claim.Release, false, 0},
+		"throttled":                   {engine.Throttled, boom, 2, claim.Release, true, 0},
+		"unanswered":                  {engine.Unanswered, boom, 0, claim.Release, true, 0},
+		"unanswered at the last try":  {engine.Unanswered, boom, 2, claim.Release, true, 0},
+		"unanswered beyond the limit": {engine.Unanswered, boom, 100, claim.Release, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			item := claim.Item{ID: 7, Token: 3, MaxAttempts: 3, FailureCount: c.failures}
+			s := (&run{}).settlement(item, c.outcome, "run", c.err)
+			require.EqualValues(t, 7, s.ID)
+			require.EqualValues(t, 3, s.Token)
+			require.Equal(t, c.verb, s.Verb)
+			require.Equal(t, c.unknown, s.Unanswered)
+			require.Equal(t, c.outcome == engine.Started, s.RunID == "run")
+			require.Equal(t, c.err == nil, s.Error == "")
+			require.GreaterOrEqual(t, s.Delay, c.delay*8/10)
+			require.LessOrEqual(t, s.Delay, c.delay*12/10)
+		})
+	}
+}
+
+func TestSettlementKeepsAnErrorThatPostgresTakes(t *testing.T) {
+	t.Parallel()
+	s := (&run{}).settlement(claim.Item{}, engine.Permanent, "", errors.New("bad \x00 \xff text\nin two lines"))
+	require.Equal(t, "bad \uFFFD \uFFFD text in two lines", s.Error)
+}
+
+func TestRetryDelayDoublesWithJitterUpToItsCap(t *testing.T) {
+	t.Parallel()
+	for failures, nominal := range map[int]time.Duration{
+		1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 5: 16 * time.Second, 8: 128 * time.Second,
+		9: 256 * time.Second, 10: retryCap, 32: retryCap, 1000: retryCap,
+	} {
+		seen := map[time.Duration]bool{}
+		for range 50 {
+			delay := retryDelay(failures)
+			require.GreaterOrEqual(t, delay, nominal*8/10, "after %d failures", failures)
+			require.LessOrEqual(t, delay, nominal*12/10, "after %d failures", failures)
+			seen[delay] = true
+		}
+		require.Greater(t, len(seen), 1, "items that failed together retry at different times")
+	}
 }

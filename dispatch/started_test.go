@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -12,34 +11,14 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-func TestABusyReplicaSettlesInItsClaims(t *testing.T) {
-	bubble(t, 4, func(t *testing.T, d *desk) {
-		d.enqueue(40)
-		d.onStart = starts(10 * time.Millisecond)
-		stop := d.run()
-		pass(time.Second)
-		seen := d.seen()
-		require.Len(t, seen.reported, 40)
-		taken := 0
-		for _, s := range seen.settles {
-			if s.inClaim {
-				taken += len(s.batch)
-			}
-		}
-		require.GreaterOrEqual(t, taken, 32, "all but the last, which no claim follows")
-		stop()
-	})
-}
-
 func TestAnIdleReplicaSettlesAtOnce(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.enqueue(1)
-		stop := d.run()
+		d.run()
 		pass(time.Millisecond)
 		require.Len(t, d.seen().settles, 1)
 		require.False(t, d.seen().settles[0].inClaim)
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
-		stop()
 	})
 }
 
@@ -48,9 +27,7 @@ func TestAClaimThatMetALockedItemIsFollowedByOneWithoutIt(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, d *desk) {
 		const unit = 10 * time.Millisecond
 		d.enqueue(4)
-		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
-			return starts(time.Duration(item.ID)*unit)(ctx, item)
-		}
+		d.onStart = startsByID(unit)
 		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
 			switch len(d.seen().settles) {
 			case 1: // in the claim by the first item's worker
@@ -60,7 +37,7 @@ func TestAClaimThatMetALockedItemIsFollowedByOneWithoutIt(t *testing.T) {
 			}
 			return fakeStore{d}.putBack(verb, batch), nil
 		}
-		stop := d.run()
+		d.run()
 		pass(500 * time.Millisecond)
 		seen := d.seen()
 		require.True(t, seen.settles[0].inClaim)
@@ -70,22 +47,113 @@ func TestAClaimThatMetALockedItemIsFollowedByOneWithoutIt(t *testing.T) {
 		require.Empty(t, d.log.At(slog.LevelError))
 		pass(time.Second)
 		require.Len(t, d.seen().reported, 4)
-		stop()
 	})
 }
 
 func TestALeaseIsRenewedUntilItsStartIsSettled(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.enqueue(1)
-		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
-			time.Sleep(15 * time.Second)
-			return fakeStore{d}.putBack(verb, batch), nil
-		}
-		stop := d.run()
+		d.settlesIn(15 * time.Second)
+		d.run()
 		pass(20 * time.Second)
 		require.NotEmpty(t, d.seen().beats)
 		require.Equal(t, []int64{1}, d.seen().beats[0].ids)
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
+	})
+}
+
+// leavesRoom makes every claim report so much room below W.
+func (d *desk) leavesRoom(room int) {
+	d.onClaim = func(atMost int) (claim.Batch, error) {
+		batch := fakeStore{d}.take(claim.Wanted{AtMost: atMost})
+		batch.Asked, batch.Room = 1, room
+		return batch, nil
+	}
+}
+
+// gathered runs ten workers on items that arrive one after another, 3 ms apart, with so much room below W. It returns
+// the settles.
+func gathered(t *testing.T, items, room int) (settles []settleCall) {
+	t.Helper()
+	bubble(t, 10, func(t *testing.T, d *desk) {
+		d.PollInterval = 0
+		d.leavesRoom(room)
+		stop := d.run()
+		pass(time.Second)
+		for range items {
+			d.enqueue(1)
+			d.wake <- WakeNotification
+			pass(3 * ms)
+		}
+		pass(time.Second)
 		stop()
+		require.Len(t, d.seen().reported, items)
+		settles = d.seen().settles
+	})
+	return settles
+}
+
+func TestStartedItemsWaitForOthersToBeSettledWithThem(t *testing.T) {
+	settles := gathered(t, 5, 100)
+	require.Len(t, settles, 2)
+	require.Len(t, settles[0].batch, 4)
+	require.Equal(t, time.Second+settleGather, settles[0].at)
+	require.False(t, settles[0].inClaim, "the claims do not wait for it")
+	require.False(t, settles[1].inClaim)
+}
+
+func TestStartedItemsDoNotWaitWhileWIsNearlyUsedUp(t *testing.T) {
+	settles := gathered(t, 5, 9)
+	require.Len(t, settles, 5)
+	require.Equal(t, time.Second, settles[0].at)
+}
+
+func TestStartedItemsAreSettledByTheClaimOfABusyReplica(t *testing.T) {
+	for name, prepare := range map[string]func(d *desk){
+		"W nearly used up": func(*desk) {},
+		"room below W":     func(d *desk) { d.leavesRoom(100) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 4, func(t *testing.T, d *desk) {
+				d.enqueue(40)
+				prepare(d)
+				d.onStart = starts(10 * time.Millisecond)
+				d.run()
+				pass(time.Second)
+				taken := 0
+				for _, s := range d.seen().settles {
+					if s.inClaim {
+						taken += len(s.batch)
+					}
+				}
+				require.GreaterOrEqual(t, taken, 30, "all but the last, which no claim follows")
+				require.Len(t, d.seen().reported, 40)
+			})
+		})
+	}
+}
+
+func TestAShutdownSettlesWhatWaitsForOthers(t *testing.T) {
+	bubble(t, 10, func(t *testing.T, d *desk) {
+		d.PollInterval = 0
+		d.leavesRoom(100)
+		d.enqueue(1)
+		stop := d.run()
+		pass(ms)
+		require.Empty(t, d.seen().settles)
+		stop()
+		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
+		require.Less(t, d.now(), settleGather)
+	})
+}
+
+func TestAStartedItemWhoseSlotOthersAwaitIsSettledAtOnce(t *testing.T) {
+	bubble(t, 10, func(t *testing.T, d *desk) {
+		d.PollInterval = 0
+		d.leavesRoom(100)
+		d.enqueueItem(claim.Item{MaxAttempts: 3, Awaited: true})
+		d.run()
+		pass(ms)
+		require.Len(t, d.seen().settles, 1)
 	})
 }

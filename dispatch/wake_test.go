@@ -85,7 +85,7 @@ func (d *desk) crowd(g *fakeGate) (rung int) {
 
 func TestSparseWorkIsClaimedOnceAndTheGateStaysShut(t *testing.T) {
 	gatedBubble(t, 4, func(t *testing.T, d *desk, g *fakeGate) {
-		stop := d.run()
+		d.run()
 		pass(100 * time.Millisecond)
 		for range 5 {
 			d.enqueue(1)
@@ -94,13 +94,12 @@ func TestSparseWorkIsClaimedOnceAndTheGateStaysShut(t *testing.T) {
 		}
 		require.Len(t, d.seen().claims, 1+5, "one claim at the start, one per item")
 		require.Equal(t, []string{"sleep"}, g.seen())
-		stop()
 	})
 }
 
 func TestWakeUpsThatComeCloseTogetherKeepItAwakeUntilTheyEnd(t *testing.T) {
 	gatedBubble(t, 4, func(t *testing.T, d *desk, g *fakeGate) {
-		stop := d.run()
+		d.run()
 		pass(100 * time.Millisecond)
 		rung := d.crowd(g)
 		require.Equal(t, []string{"sleep", "awake"}, g.seen())
@@ -114,14 +113,13 @@ func TestWakeUpsThatComeCloseTogetherKeepItAwakeUntilTheyEnd(t *testing.T) {
 		before := len(d.seen().claims)
 		pass(time.Second)
 		require.Len(t, d.seen().claims, before, "while asleep it claims only when notified")
-		stop()
 	})
 }
 
 func TestAwakeItLooksAgainAsSoonAsAllIsStarted(t *testing.T) {
 	gatedBubble(t, 4, func(t *testing.T, d *desk, g *fakeGate) {
 		const startTakes = lookInterval / 4
-		stop := d.run()
+		d.run()
 		pass(100 * time.Millisecond)
 		d.crowd(g)
 		require.Equal(t, []string{"sleep", "awake"}, g.seen())
@@ -138,7 +136,6 @@ func TestAwakeItLooksAgainAsSoonAsAllIsStarted(t *testing.T) {
 		d.enqueue(1)
 		pass(2 * lookInterval)
 		require.Zero(t, more, "all six checks found items, and two more intervals have passed")
-		stop()
 	})
 }
 
@@ -146,7 +143,7 @@ func TestBehindALongTransactionItLooksEverMoreRarely(t *testing.T) {
 	gatedBubble(t, 4, func(t *testing.T, d *desk, g *fakeGate) {
 		d.PollInterval = time.Hour
 		g.stuck = true
-		stop := d.run()
+		d.run()
 		pass(10 * time.Second)
 		claims := d.seen().claims
 		require.Less(t, len(claims), 60, "not a thousand per second")
@@ -155,7 +152,6 @@ func TestBehindALongTransactionItLooksEverMoreRarely(t *testing.T) {
 			gap, since := claims[n+1].at-claims[n].at, claims[n].at
 			require.LessOrEqual(t, gap, since+2*lookInterval, "the pause after %s is no longer than the time open", since)
 		}
-		stop()
 	})
 }
 
@@ -165,7 +161,7 @@ func TestAReplicaWhoseWorkersAreAllBusyLeavesDutyUntilOneIsFree(t *testing.T) {
 		free := make(chan struct{})
 		d.onStart = func(context.Context, claim.Item) (string, error) { <-free; return "run", nil }
 		d.enqueue(1)
-		stop := d.run()
+		d.run()
 		pass(busyBefore / 2)
 		require.Equal(t, []string{"sleep"}, g.seen(), "the gate stays shut after short work")
 		pass(busyBefore)
@@ -174,14 +170,13 @@ func TestAReplicaWhoseWorkersAreAllBusyLeavesDutyUntilOneIsFree(t *testing.T) {
 		close(free)
 		synctest.Wait()
 		require.Equal(t, []string{"sleep", "busy", "sleep"}, g.seen())
-		stop()
 	})
 }
 
 func TestAClaimThatTookLongDoesNotPutTheNextLookOff(t *testing.T) {
 	gatedBubble(t, 4, func(t *testing.T, d *desk, g *fakeGate) {
 		const locked = 4 * time.Second
-		stop := d.run()
+		d.run()
 		pass(100 * time.Millisecond)
 		d.crowd(g)
 		require.Equal(t, []string{"sleep", "awake"}, g.seen())
@@ -203,25 +198,23 @@ func TestAClaimThatTookLongDoesNotPutTheNextLookOff(t *testing.T) {
 		d.enqueue(1) // without a notification: the gate was open
 		pass(2 * linger)
 		require.EqualValues(t, 2, begun.Load())
-		stop()
 	})
 }
 
 func TestMoreWorkThanWorkersCallsTheOthers(t *testing.T) {
 	gatedBubble(t, 2, func(t *testing.T, d *desk, g *fakeGate) {
 		d.enqueue(1000)
-		d.onStart = func(context.Context, claim.Item) (string, error) { time.Sleep(time.Millisecond); return "run", nil }
-		stop := d.run()
+		d.onStart = stubborn(time.Millisecond)
+		d.run()
 		pass(callInterval + 20*time.Millisecond)
 		require.Equal(t, 2, g.called(), "one call at once, the next after callInterval")
-		stop()
 	})
 }
 
 func TestAPollThatFindsOldWorkDistrustsWhoeverIsOnDuty(t *testing.T) {
 	gatedBubble(t, 2, func(t *testing.T, d *desk, g *fakeGate) {
 		g.offDuty = true
-		stop := d.run()
+		d.run()
 		pass(d.PollInterval)
 		d.enqueueItem(claim.Item{MaxAttempts: 3, Waited: overdue})
 		pass(d.PollInterval)
@@ -229,7 +222,6 @@ func TestAPollThatFindsOldWorkDistrustsWhoeverIsOnDuty(t *testing.T) {
 		d.enqueueItem(claim.Item{MaxAttempts: 3, Waited: 2 * overdue})
 		pass(d.PollInterval)
 		require.Equal(t, distrust, g.distrusted())
-		stop()
 	})
 }
 
