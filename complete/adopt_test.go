@@ -22,8 +22,7 @@ func adopted(t *testing.T, store *storetest.Bench, atMost int, watching ...strin
 }
 
 func TestAdoptTakesWhatADeadReplicaLeft(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	dead, other := b.Replica("dead"), b.Replica("b")
 	b.Alive()
 	dead.Alive()
@@ -37,8 +36,7 @@ func TestAdoptTakesWhatADeadReplicaLeft(t *testing.T) {
 }
 
 func TestAdoptTakesWhatAReplicaLeftThatSaidFarewell(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	leaving := b.Replica("leaving")
 	b.Alive()
 	leaving.Alive()
@@ -48,8 +46,7 @@ func TestAdoptTakesWhatAReplicaLeftThatSaidFarewell(t *testing.T) {
 }
 
 func TestAdoptTakesOwnExecutionsThatAreNotWatched(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	b.Alive()
 	items := b.Dispatched(3)
 	require.ElementsMatch(t, []string{items[0].ExecutionID, items[2].ExecutionID}, adopted(t, b, 10, items[1].ExecutionID))
@@ -58,8 +55,7 @@ func TestAdoptTakesOwnExecutionsThatAreNotWatched(t *testing.T) {
 }
 
 func TestAdoptLeavesWhatHasEnded(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	b.Alive()
 	item := b.Dispatched(1)[0]
 	_, err := b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "", "")
@@ -69,8 +65,7 @@ func TestAdoptLeavesWhatHasEnded(t *testing.T) {
 }
 
 func TestAdoptersAtOnceShareNothing(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	stores := make([]*storetest.Bench, 8)
 	for n := range stores {
 		stores[n] = b.Replica(string(rune('b' + n)))
@@ -111,8 +106,7 @@ func TestAdoptersAtOnceShareNothing(t *testing.T) {
 }
 
 func TestWatchesThatAreGivenUpAreForAnyOther(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	other := b.Replica("b")
 	b.Alive()
 	other.Alive()
@@ -140,8 +134,7 @@ func busy(t *testing.T, b *storetest.Bench, name string, items int) claim.Item {
 }
 
 func TestWhatASlotIsWaitedForIsAdoptedFirst(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	b.Alive()
 	b.Replica("dead").Dispatched(3)
 	idle, busy := busy(t, b, "idle", 1), busy(t, b, "busy", 2)
@@ -150,8 +143,7 @@ func TestWhatASlotIsWaitedForIsAdoptedFirst(t *testing.T) {
 }
 
 func TestWhatAReplicaHasNoRoomToWatchIsSettledAsWatchedByNobody(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	other := b.Replica("other")
 	other.Alive()
 	b.Alive()
@@ -165,8 +157,7 @@ func TestWhatAReplicaHasNoRoomToWatchIsSettledAsWatchedByNobody(t *testing.T) {
 }
 
 func TestAFullReplicaSwapsWatchesForThoseThatAreWaitedFor(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	b.Alive()
 	mine := b.Dispatched(2)
 	waited := []string{busy(t, b, "one", 2).ExecutionID, busy(t, b, "two", 2).ExecutionID,

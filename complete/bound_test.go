@@ -32,7 +32,7 @@ func (p *post) limit() int {
 func TestWhatDoesNotFitIsGivenUpInOneStatement(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.onWait = forever
-		stop := p.run()
+		p.run()
 		require.True(t, p.HasRoom(10))
 		require.False(t, p.HasRoom(11))
 		for n := range 15 {
@@ -42,7 +42,6 @@ func TestWhatDoesNotFitIsGivenUpInOneStatement(t *testing.T) {
 		require.Equal(t, []giveUpCall{{time.Second, []string{"e10", "e11", "e12", "e13", "e14"}}}, p.seen().givenUp)
 		require.Equal(t, 10, p.seen().now)
 		require.False(t, p.HasRoom(1))
-		stop()
 	})
 }
 
@@ -59,7 +58,7 @@ func TestWhatCouldNotBeGivenUpIsGivenUpLaterAndAdoptingFollows(t *testing.T) {
 			}
 			return nil
 		}
-		stop := p.run()
+		p.run()
 		p.Watch("e1", "run-1")
 		p.Watch("e2", "run-2")
 		p.Unwatched(true)
@@ -69,21 +68,19 @@ func TestWhatCouldNotBeGivenUpIsGivenUpLaterAndAdoptingFollows(t *testing.T) {
 		require.Len(t, givenUp, 2)
 		require.Equal(t, []string{"e2"}, givenUp[1].executions)
 		require.Greater(t, len(p.seen().swaps), swaps, "it is full, so it adopts by changing watches")
-		stop()
 	})
 }
 
 func TestWithoutWatchesEverythingIsGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.MaxWatches = 0
-		stop := p.run()
+		p.run()
 		p.Watch("e1", "run-1")
 		pass(time.Minute)
 		require.Zero(t, p.seen().waits)
 		require.Equal(t, []giveUpCall{{time.Second, []string{"e1"}}}, p.seen().givenUp)
 		require.Empty(t, p.seen().adopts)
 		require.Empty(t, p.seen().swaps)
-		stop()
 	})
 }
 
@@ -96,7 +93,7 @@ func TestARefusedLongPollHalvesTheBoundOnceAndItCreepsUpAgain(t *testing.T) {
 			}
 			return forever(ctx, e)
 		}
-		stop := p.run()
+		p.run()
 		for n := range 40 {
 			p.Watch("e"+strconv.Itoa(n), "run")
 		}
@@ -104,14 +101,13 @@ func TestARefusedLongPollHalvesTheBoundOnceAndItCreepsUpAgain(t *testing.T) {
 		require.LessOrEqual(t, p.seen().now, 30)
 		require.Len(t, p.seen().givenUp, 1, "refused executions may go to other replicas")
 		require.Equal(t, 20, p.limit(), "halved once, though ten were refused")
-		messages := p.log.At(slog.LevelWarn)
-		require.Equal(t, []string{"Temporal rejects long polls; watching fewer executions for a while"}, messages)
+		require.Equal(t, []string{"Temporal rejects long polls; watching fewer executions for a while"},
+			p.log.At(slog.LevelWarn))
 
 		pass(20 * time.Second)
 		require.Equal(t, 26, p.limit(), "two more every five seconds while ten are over the bound")
 		pass(10 * time.Minute)
 		require.Equal(t, 40, p.bound.now)
-		stop()
 	})
 }
 
@@ -125,7 +121,7 @@ func TestAFullWatcherChangesWhatNobodyWaitsForAgainstWhatSomebodyDoes(t *testing
 			}
 			return []temporal.Execution{{ID: "e3", RunID: "run-3"}}, []string{"e1"}, nil
 		}
-		stop := p.run()
+		p.run()
 		p.Watch("e1", "run-1")
 		p.Watch("e2", "run-2")
 		for range 2 {
@@ -137,6 +133,5 @@ func TestAFullWatcherChangesWhatNobodyWaitsForAgainstWhatSomebodyDoes(t *testing
 		require.Contains(t, p.watching, "e3")
 		require.NotContains(t, p.watching, "e1")
 		require.Empty(t, p.seen().givenUp, "the swap is reported")
-		stop()
 	})
 }

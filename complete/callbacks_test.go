@@ -94,8 +94,7 @@ func TestACallbackRecordsTheEndThatTemporalTells(t *testing.T) {
 	b := newSwitchboard()
 	id := uuid.NewString()
 	require.Equal(t, http.StatusOK, b.answer(call(id)))
-	require.Equal(t, []temporal.Execution{{ID: id, RunID: "run-1", Namespace: "shop"}}, b.asked,
-		"the run that closed")
+	require.Equal(t, []temporal.Execution{{ID: id, RunID: "run-1", Namespace: "shop"}}, b.asked, "the run that closed")
 	require.Equal(t, []string{id + "=COMPLETED"}, b.finished)
 	require.Equal(t, 1, b.freed)
 
@@ -194,13 +193,7 @@ func (b *switchboard) serveOn(t *testing.T) (address string, stop func()) {
 	require.NoError(t, err)
 	b.conns = &countingListener{Listener: listener}
 	b.Listener = b.conns
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- b.Run(ctx) }()
-	return listener.Addr().String(), func() {
-		cancel()
-		require.NoError(t, <-ended)
-	}
+	return listener.Addr().String(), running(t, b.Run)
 }
 
 // over sends a callback over the network, with a result of this size, and returns the status.
@@ -294,7 +287,7 @@ func TestACallbackInProgressIsNotCutOffByOtherConnections(t *testing.T) {
 	b := newSwitchboard()
 	slow := ended{wait: make(chan struct{}), asked: make(chan struct{})}
 	b.Freed, b.Answered, b.Temporal, b.Ends = nil, nil, slow, ended{}
-	address, stop := b.serveOn(t)
+	address, _ := b.serveOn(t)
 	status := make(chan int)
 	go func() {
 		defer close(status)
@@ -311,17 +304,15 @@ func TestACallbackInProgressIsNotCutOffByOtherConnections(t *testing.T) {
 		time.Millisecond)
 	close(slow.wait)
 	require.Equal(t, http.StatusOK, <-status)
-	stop()
 }
 
 func TestCallbacksAreServedOverTheNetworkUntilTheEnd(t *testing.T) {
 	t.Parallel()
 	b := newSwitchboard()
-	address, stop := b.serveOn(t)
+	address, _ := b.serveOn(t)
 	id := uuid.NewString()
 	for range 2 {
 		require.Equal(t, http.StatusOK, over(t, http.DefaultClient, address, id, 2<<20),
 			"a result of Temporal's maximum size arrives on a reused connection")
 	}
-	stop()
 }

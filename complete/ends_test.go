@@ -72,12 +72,8 @@ func registering(t *testing.T, test func(t *testing.T, r *register)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &register{takes: time.Second}
 		r.Ends = NewEnds(registerStore{r}, nil)
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- r.Run(ctx) }()
+		running(t, r.Run)
 		test(t, r)
-		stop()
-		require.NoError(t, <-ended)
 	})
 }
 

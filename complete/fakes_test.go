@@ -76,16 +76,24 @@ func bubble(t *testing.T, test func(t *testing.T, p *post)) {
 	})
 }
 
-// run runs the watcher, and returns a function that cancels it and waits for its return.
+// run runs the watcher until the test ends, or until stop cancels it and waits for its return.
 func (p *post) run() (stop func()) {
-	ctx, cancel := context.WithCancel(p.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
+	stop = running(p.t, p.Run)
 	synctest.Wait()
-	return func() {
+	return stop
+}
+
+// running runs a component until the test ends, or until stop cancels it and waits for its return.
+func running(t *testing.T, run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
 		cancel()
-		require.NoError(p.t, <-ended)
-	}
+		require.NoError(t, <-ended)
+	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // pass lets time pass, and waits until all goroutines are idle.

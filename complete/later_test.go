@@ -1,7 +1,6 @@
 package complete
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -18,7 +17,7 @@ func TestWhatTemporalCallsAboutIsWatchedOnlyIfItLasts(t *testing.T) {
 			require.Equal(t, []string{"a", "b"}, executions)
 			return []temporal.Execution{{ID: "b", RunID: "run-b"}}, nil // a callback has recorded the end of a
 		}
-		defer p.run()()
+		p.run()
 		p.WatchLater("a")
 		p.WatchLater("b")
 		require.Equal(t, 2, p.Watching(), "both are stored as watched here")
@@ -42,7 +41,7 @@ func TestWhatLastsAndDoesNotFitIsGivenUp(t *testing.T) {
 			}
 			return []temporal.Execution{{ID: "a", RunID: "run-a"}}, nil
 		}
-		defer p.run()()
+		p.run()
 		p.WatchLater("a")
 		pass(10 * time.Second)
 		require.Equal(t, []string{"a"}, p.seen().givenUp[0].executions)
@@ -55,7 +54,7 @@ func TestAReplicaThatLosesTemporalGivesUpWhatItWouldHaveWatchedLater(t *testing.
 		var reached atomic.Bool
 		reached.Store(true)
 		p.Reached = reached.Load
-		defer p.run()()
+		p.run()
 		p.WatchLater("a")
 		reached.Store(false)
 		pass(2 * time.Second)
@@ -69,11 +68,8 @@ func TestAReplicaThatLosesTemporalGivesUpWhatItWouldHaveWatchedLater(t *testing.
 func TestWhatIsWatchedLaterIsNotAdopted(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.Grace = time.Minute
-		p.onWait = func(ctx context.Context, _ temporal.Execution) (temporal.End, error) {
-			<-ctx.Done()
-			return temporal.End{}, ctx.Err()
-		}
-		defer p.run()()
+		p.onWait = forever
+		p.run()
 		p.WatchLater("a")
 		p.Watch("b", "run-b")
 		pass(time.Second)
@@ -88,7 +84,7 @@ func TestWhatIsWatchedLaterIsNotAdopted(t *testing.T) {
 // The expiry of a dead replica's lease is known to the millisecond. Its watches do not wait for the next lookup.
 func TestWhatNobodyWatchesIsTakenAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
-		defer p.run()()
+		p.run()
 		pass(10*time.Second + 300*time.Millisecond) // between two lookups
 		looks := len(p.seen().adopts)
 		p.Unwatched(true)

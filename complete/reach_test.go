@@ -24,13 +24,9 @@ func reaching(t *testing.T, probe func(ctx context.Context, at time.Duration) er
 		began, log := time.Now(), &logtest.Book{}
 		r := &Reach{Limit: 10 * time.Second, Log: slog.New(log),
 			Probe: func(ctx context.Context) error { return probe(ctx, time.Since(began)) }}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- r.Run(ctx) }()
+		running(t, r.Run)
 		synctest.Wait()
 		test(r, log)
-		cancel()
-		require.NoError(t, <-ended)
 	})
 }
 
@@ -53,11 +49,10 @@ func TestReachIsLostAfterItsLimitAndFoundAtOnce(t *testing.T) {
 		require.Greater(t, time.Since(r.Answered()), 50*time.Minute)
 		pass(9 * time.Minute)
 		require.True(t, r.Reached())
-		messages, errs := log.At(slog.LevelWarn), log.Errors(slog.LevelWarn)
-		require.Equal(t, []string{"Temporal is unreachable; releasing watches to other replicas"}, messages, "only once")
-		require.Equal(t, []string{"connection refused"}, errs)
-		messages = log.At(slog.LevelInfo)
-		require.Equal(t, []string{"Temporal is reachable again; resuming watches"}, messages)
+		require.Equal(t, []string{"Temporal is unreachable; releasing watches to other replicas"}, log.At(slog.LevelWarn),
+			"only once")
+		require.Equal(t, []string{"connection refused"}, log.Errors(slog.LevelWarn))
+		require.Equal(t, []string{"Temporal is reachable again; resuming watches"}, log.At(slog.LevelInfo))
 	})
 }
 
@@ -79,8 +74,8 @@ func TestReachIsLostWhereNothingIsAnswered(t *testing.T) {
 	}, func(r *Reach, log *logtest.Book) {
 		pass(12 * time.Second)
 		require.False(t, r.Reached())
-		errs := log.Errors(slog.LevelWarn)
-		require.Equal(t, []string{"probe timed out after 3.333333333s: context deadline exceeded"}, errs)
+		require.Equal(t, []string{"probe timed out after 3.333333333s: context deadline exceeded"},
+			log.Errors(slog.LevelWarn))
 	})
 }
 
@@ -100,14 +95,12 @@ func TestARefusedNamespaceIsNoOutageAndIsLoggedOnce(t *testing.T) {
 		require.Less(t, time.Since(r.Answered()), 3*time.Second)
 		pass(time.Minute + 3*time.Second)
 		require.NoError(t, r.Refused())
-		messages, errs := log.At(slog.LevelError), log.Errors(slog.LevelError)
 		require.Equal(t,
-			[]string{"Temporal refuses this replica's namespace; its items wait, and the replica is not ready"}, messages)
-		require.Equal(t, []string{string(missing)}, errs)
-		messages = log.At(slog.LevelInfo)
-		require.Equal(t, []string{"Temporal accepts this replica's namespace"}, messages)
-		messages = log.At(slog.LevelWarn)
-		require.Empty(t, messages)
+			[]string{"Temporal refuses this replica's namespace; its items wait, and the replica is not ready"},
+			log.At(slog.LevelError))
+		require.Equal(t, []string{string(missing)}, log.Errors(slog.LevelError))
+		require.Equal(t, []string{"Temporal accepts this replica's namespace"}, log.At(slog.LevelInfo))
+		require.Empty(t, log.At(slog.LevelWarn))
 	})
 }
 
@@ -141,8 +134,7 @@ func TestOneFailedProbeIsNoOutage(t *testing.T) {
 			pass(time.Second)
 			require.True(t, r.Reached())
 		}
-		messages := log.At(slog.LevelWarn)
-		require.Empty(t, messages)
+		require.Empty(t, log.At(slog.LevelWarn))
 	})
 }
 
@@ -151,11 +143,8 @@ func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *tes
 		var reached atomic.Bool
 		reached.Store(true)
 		p.Reached = reached.Load
-		p.onWait = func(ctx context.Context, _ temporal.Execution) (temporal.End, error) {
-			<-ctx.Done()
-			return temporal.End{}, ctx.Err()
-		}
-		stop := p.run()
+		p.onWait = forever
+		p.run()
 		p.Watch("e1", "run-1")
 		p.Watch("e2", "run-2")
 		pass(500 * time.Millisecond)
@@ -169,8 +158,7 @@ func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *tes
 		pass(10 * time.Minute)
 		require.Len(t, p.seen().givenUp, 2)
 		require.Zero(t, p.seen().now)
-		messages := p.log.At(slog.LevelWarn)
-		require.Empty(t, messages)
+		require.Empty(t, p.log.At(slog.LevelWarn))
 
 		p.onAdopt = func(int, []string) ([]temporal.Execution, error) {
 			return []temporal.Execution{{ID: "e1", RunID: "run-1"}}, nil
@@ -179,7 +167,6 @@ func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *tes
 		pass(time.Second)
 		require.Len(t, p.seen().adopts, 2)
 		require.Equal(t, 1, p.seen().now)
-		stop()
 	})
 }
 
@@ -192,17 +179,12 @@ func TestGivingUpIsRepeatedUntilTheDatabaseKnows(t *testing.T) {
 			}
 			return nil
 		}
-		p.onWait = func(ctx context.Context, _ temporal.Execution) (temporal.End, error) {
-			<-ctx.Done()
-			return temporal.End{}, ctx.Err()
-		}
-		stop := p.run()
+		p.onWait = forever
+		p.run()
 		p.Watch("e1", "run-1")
 		pass(time.Minute)
 		require.Len(t, p.seen().givenUp, 3)
-		messages := p.log.At(slog.LevelError)
-		require.Equal(t, []string{"Cannot release watches", "Cannot release watches"}, messages)
-		stop()
+		require.Equal(t, []string{"Cannot release watches", "Cannot release watches"}, p.log.At(slog.LevelError))
 	})
 }
 
@@ -215,10 +197,9 @@ func TestEndThatIsKnownIsRecordedByAReplicaThatLosesTemporal(t *testing.T) {
 			}
 			return true, nil
 		}
-		stop := p.run()
+		p.run()
 		p.Watch("e1", "run-1")
 		pass(time.Minute + 2*retryCap)
 		require.Equal(t, 1, p.seen().freed)
-		stop()
 	})
 }

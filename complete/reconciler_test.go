@@ -140,13 +140,9 @@ func reconciling(t *testing.T, prepare func(*ledger), test func(l *ledger)) {
 			l.mu.Unlock()
 		}, Log: slog.New(&l.log)}
 		prepare(l)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- l.Run(ctx) }()
+		running(t, l.Run)
 		synctest.Wait()
 		test(l)
-		cancel()
-		require.NoError(t, <-ended)
 	})
 }
 
@@ -163,8 +159,7 @@ func TestANamespaceThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 		require.Equal(t, []string{"e1=COMPLETED", "e2=FAILED"}, l.finished)
 		require.Len(t, l.listed, 4, "every second, whatever the other namespace does")
 		require.Len(t, l.done, 4, "only the listed namespace advances")
-		errs := l.log.Errors(slog.LevelWarn)
-		require.Equal(t, []string{"Namespace away is not found."}, errs, "the error is logged once")
+		require.Equal(t, []string{"Namespace away is not found."}, l.log.Errors(slog.LevelWarn), "the error is logged once")
 	})
 }
 
@@ -229,8 +224,7 @@ func TestReconcilerAsksAboutWhatIsSilent(t *testing.T) {
 		require.ElementsMatch(t, []string{"e1", "e2", "odd"}, l.looked)
 		require.Equal(t, []string{"e2=FAILED"}, l.finished)
 		require.Len(t, l.done, 11, "a failed lookup does not block the others")
-		messages := l.log.At(slog.LevelWarn)
-		require.Equal(t, []string{"Cannot describe an execution"}, messages)
+		require.Equal(t, []string{"Cannot describe an execution"}, l.log.At(slog.LevelWarn))
 	})
 }
 
@@ -239,9 +233,8 @@ func TestReconcilerThatCannotListLeavesTheTurnToOthersAndSaysSoOnce(t *testing.T
 		pass(time.Minute)
 		require.Len(t, l.listed, 13, "every five seconds")
 		require.Empty(t, l.done, "the next list starts at the same position")
-		messages, errs := l.log.At(slog.LevelWarn), l.log.Errors(slog.LevelWarn)
-		require.Equal(t, []string{"Cannot detect the ends of unwatched executions"}, messages)
-		require.Equal(t, []string{"no answer from Temporal: connection refused"}, errs)
+		require.Equal(t, []string{"Cannot detect the ends of unwatched executions"}, l.log.At(slog.LevelWarn))
+		require.Equal(t, []string{"no answer from Temporal: connection refused"}, l.log.Errors(slog.LevelWarn))
 	})
 }
 

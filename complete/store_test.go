@@ -12,8 +12,7 @@ import (
 )
 
 func TestOneReplicaAtATimeHasTheTurnToListWhatClosed(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	other := b.Replica("b")
 	b.Alive()
 	other.Alive()
@@ -57,8 +56,7 @@ func TestOneReplicaAtATimeHasTheTurnToListWhatClosed(t *testing.T) {
 }
 
 func TestATurnIsOfAllWhileAnUnwatchedExecutionHasAWorkflowIDOfItsItem(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	b.Alive()
 	b.Dispatched(1)
 	all := func() bool {
@@ -77,8 +75,7 @@ func TestATurnIsOfAllWhileAnUnwatchedExecutionHasAWorkflowIDOfItsItem(t *testing
 }
 
 func TestWhatRunsUnderAnIDIsOfTheKindThatIsAskedFor(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	order, mail := b.Dispatched(1)[0].ExecutionID, b.Dispatched(1)[0].ExecutionID
 	b.Execute("update pgdispatch.workflow_executions set workflow_id = 'order-1'")
 	b.Execute("update pgdispatch.workflow_executions set kind = 'activity' where id = $1", mail)
@@ -92,8 +89,7 @@ func TestWhatRunsUnderAnIDIsOfTheKindThatIsAskedFor(t *testing.T) {
 }
 
 func TestExecutionsOfADeadReplicaAreReasonEnoughToList(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	b.Alive()
 	b.Replica("dead").Dispatched(1)
 	require.NoError(t, b.CloseDone(t.Context(), complete.Turn{Wide: true}, time.Now()))
@@ -103,8 +99,7 @@ func TestExecutionsOfADeadReplicaAreReasonEnoughToList(t *testing.T) {
 }
 
 func TestOnlyWhatRunsIsAskedAbout(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	running, ended, claimed := b.Dispatched(1)[0], b.Dispatched(1)[0], b.Claimed(1)[0]
 	_, err := b.Finish(t.Context(), ended.ExecutionID, "COMPLETED", "", "")
 	require.NoError(t, err)
@@ -116,8 +111,7 @@ func TestOnlyWhatRunsIsAskedAbout(t *testing.T) {
 }
 
 func TestSilentExecutionsAreAskedAboutOnceInAWhile(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	b.Alive()
 	watched, old, young := b.Dispatched(1)[0], b.Replica("dead").Dispatched(1)[0], b.Replica("dead").Dispatched(1)[0]
 	b.Replica("dead").Claimed(1)
@@ -139,8 +133,7 @@ func TestSilentExecutionsAreAskedAboutOnceInAWhile(t *testing.T) {
 }
 
 func TestEndsRecordedTogetherAreThoseOfTheirExecutionsAndALockedOneIsLeft(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	ran := b.Dispatched(3)
 	tx, err := b.Conns.Begin(t.Context())
 	require.NoError(t, err)

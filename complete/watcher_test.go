@@ -18,44 +18,37 @@ import (
 
 func TestWatchRecordsTheEndAndFreesTheSlot(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
-		stop := p.run()
+		p.run()
 		p.Watch("e1", "run-1")
 		pass(time.Second)
 		require.Equal(t, []string{"e1=COMPLETED"}, p.seen().finished)
 		require.Equal(t, 1, p.seen().freed)
 		require.Empty(t, p.watching)
-		messages := p.log.At(slog.LevelInfo)
-		require.Equal(t, []string{"Execution ended"}, messages)
-		stop()
+		require.Equal(t, []string{"Execution ended"}, p.log.At(slog.LevelInfo))
 	})
 }
 
 func TestSlotIsFreedByWhoeverRecordsTheEndFirst(t *testing.T) {
-	bubble(t, func(t *testing.T, p *post) {
-		p.onFinish = func(string) (bool, error) { return false, nil }
-		stop := p.run()
-		p.Watch("e1", "run-1")
-		pass(2 * time.Second)
-		require.Len(t, p.seen().finished, 1)
-		require.Zero(t, p.seen().freed)
-		stop()
-	})
-}
-
-func TestWatcherWithoutFreedTellsNobody(t *testing.T) {
-	bubble(t, func(t *testing.T, p *post) {
-		p.Freed = nil
-		stop := p.run()
-		p.Watch("e1", "run-1")
-		pass(2 * time.Second)
-		require.Len(t, p.seen().finished, 1)
-		stop()
-	})
+	for name, prepare := range map[string]func(p *post){
+		"another was first": func(p *post) { p.onFinish = func(string) (bool, error) { return false, nil } },
+		"nobody is told":    func(p *post) { p.Freed = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, p *post) {
+				prepare(p)
+				p.run()
+				p.Watch("e1", "run-1")
+				pass(2 * time.Second)
+				require.Len(t, p.seen().finished, 1)
+				require.Zero(t, p.seen().freed)
+			})
+		})
+	}
 }
 
 func TestSameExecutionIsWatchedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
-		stop := p.run()
+		p.run()
 		for range 5 {
 			p.Watch("e1", "run-1")
 		}
@@ -64,16 +57,16 @@ func TestSameExecutionIsWatchedOnce(t *testing.T) {
 		p.Watch("e1", "run-1") // adopted from a row that was read just before its end
 		pass(2 * time.Second)
 		require.Equal(t, 2, p.seen().waits)
-		stop()
 	})
 }
 
-func TestWatchBeforeRunDoesNothing(t *testing.T) {
+func TestWatchBeforeRunIsGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.Watch("e1", "run-1")
 		stop := p.run()
 		pass(2 * time.Second)
 		require.Zero(t, p.seen().waits)
+		require.Equal(t, []giveUpCall{{0, []string{"e1"}}}, p.seen().givenUp)
 		stop()
 		p.Watch("e2", "run-2") // after Run has returned
 	})
@@ -81,7 +74,7 @@ func TestWatchBeforeRunDoesNothing(t *testing.T) {
 
 func TestNeverMoreWatchesThanMaxWatches(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
-		stop := p.run()
+		p.run()
 		for n := range 100 {
 			p.Watch("e"+strconv.Itoa(n), "run")
 			if n%7 == 0 {
@@ -91,7 +84,6 @@ func TestNeverMoreWatchesThanMaxWatches(t *testing.T) {
 		pass(time.Second)
 		require.Equal(t, 10, p.seen().most)
 		require.Less(t, p.seen().waits, 100, "executions beyond the bound are left to adoption")
-		stop()
 	})
 }
 
@@ -103,24 +95,20 @@ func TestAdoptsAtStartAndWhenItIsTold(t *testing.T) {
 			}
 			return nil, nil
 		}
-		p.onWait = func(ctx context.Context, _ temporal.Execution) (temporal.End, error) {
-			<-ctx.Done()
-			return temporal.End{}, ctx.Err()
-		}
-		stop := p.run()
+		p.onWait = forever
+		p.run()
 		p.Watch("e3", "run-3")
 		pass(9500 * time.Millisecond)
 		p.Unwatched(true)
 		pass(10 * time.Second)
 		require.Equal(t, []adoptCall{{0, 10, nil}, {9500 * time.Millisecond, 7, []string{"e1", "e2", "e3"}}}, p.seen().adopts)
 		require.Equal(t, 3, p.seen().waits)
-		stop()
 	})
 }
 
 func TestAdoptsOnceEachTimeItIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
-		stop := p.run()
+		p.run()
 		pass(time.Hour)
 		require.Len(t, p.seen().adopts, 1, "the adoption at the start, for a predecessor's executions")
 		p.Unwatched(false)
@@ -131,17 +119,6 @@ func TestAdoptsOnceEachTimeItIsTold(t *testing.T) {
 		require.Len(t, p.seen().adopts, 2)
 		pass(time.Hour)
 		require.Len(t, p.seen().adopts, 2, "once per call")
-		stop()
-	})
-}
-
-func TestWhatCameBeforeTheWatcherRanIsGivenUp(t *testing.T) {
-	bubble(t, func(t *testing.T, p *post) {
-		p.Watch("e1", "run-1")
-		stop := p.run()
-		pass(time.Second)
-		require.Equal(t, []giveUpCall{{0, []string{"e1"}}}, p.seen().givenUp)
-		stop()
 	})
 }
 
@@ -159,7 +136,7 @@ func TestAdoptsNothingWhenThereIsNoRoom(t *testing.T) {
 				return temporal.End{}, errors.New("connection reset")
 			}
 		}
-		stop := p.run()
+		p.run()
 		p.Watch("e1", "run-1")
 		p.Watch("e2", "run-2")
 		pass(10500 * time.Millisecond)
@@ -167,7 +144,6 @@ func TestAdoptsNothingWhenThereIsNoRoom(t *testing.T) {
 		pass(10 * time.Second)
 		require.Equal(t, []adoptCall{{0, 2, nil}, {16 * time.Second, 1, []string{"e2"}}}, p.seen().adopts,
 			"there is room from 15 s on")
-		stop()
 	})
 }
 
@@ -182,15 +158,13 @@ func TestWaitIsRepeatedAndItsErrorLoggedWhenItChanges(t *testing.T) {
 			}
 			return temporal.End{Outcome: "TERMINATED", Reason: "workflow was terminated: enough"}, nil
 		}
-		stop := p.run()
+		p.run()
 		p.Watch("e1", "run-1")
 		pass(2*time.Minute + 2*retryCap)
-		messages, errs := p.log.At(slog.LevelWarn), p.log.Errors(slog.LevelWarn)
-		require.Equal(t, []string{"Cannot watch an execution", "Cannot watch an execution"}, messages)
-		require.Equal(t, []string{"connection refused", "namespace is not active"}, errs)
+		require.Equal(t, []string{"Cannot watch an execution", "Cannot watch an execution"}, p.log.At(slog.LevelWarn))
+		require.Equal(t, []string{"connection refused", "namespace is not active"}, p.log.Errors(slog.LevelWarn))
 		require.Less(t, p.seen().waits, 100, "retries back off")
 		require.Equal(t, []string{"e1=TERMINATED"}, p.seen().finished)
-		stop()
 	})
 }
 
@@ -202,14 +176,12 @@ func TestEndThatCannotBeRecordedIsNotForgotten(t *testing.T) {
 			}
 			return true, nil
 		}
-		stop := p.run()
+		p.run()
 		p.Watch("e1", "run-1")
 		pass(time.Hour + 2*retryCap)
 		require.Equal(t, 1, p.seen().waits, "the end is already recorded")
 		require.Equal(t, 1, p.seen().freed)
-		messages := p.log.At(slog.LevelWarn)
-		require.Equal(t, []string{"Cannot record an execution's end"}, messages)
-		stop()
+		require.Equal(t, []string{"Cannot record an execution's end"}, p.log.At(slog.LevelWarn))
 	})
 }
 
@@ -221,25 +193,20 @@ func TestPanicInAWatchIsContained(t *testing.T) {
 			}
 			return temporal.End{Outcome: "COMPLETED"}, nil
 		}
-		stop := p.run()
+		p.run()
 		p.Watch("e1", "run-1")
 		p.Watch("e2", "run-2")
 		pass(time.Second)
 		require.Equal(t, []string{"e2=COMPLETED"}, p.seen().finished)
-		errs := p.log.Errors(slog.LevelWarn)
-		require.Equal(t, []string{"panic: boom e1"}, errs)
+		require.Equal(t, []string{"panic: boom e1"}, p.log.Errors(slog.LevelWarn))
 		pass(time.Minute + 2*retryCap)
 		require.Equal(t, []string{"e2=COMPLETED", "e1=COMPLETED"}, p.seen().finished)
-		stop()
 	})
 }
 
 func TestStopIsPromptAndRecordsNothing(t *testing.T) {
 	for name, wait := range map[string]func(context.Context, temporal.Execution) (temporal.End, error){
-		"while waiting": func(ctx context.Context, _ temporal.Execution) (temporal.End, error) {
-			<-ctx.Done()
-			return temporal.End{}, ctx.Err()
-		},
+		"while waiting": forever,
 		"while backing off": func(context.Context, temporal.Execution) (temporal.End, error) {
 			return temporal.End{}, errors.New("connection refused")
 		},
@@ -255,8 +222,7 @@ func TestStopIsPromptAndRecordsNothing(t *testing.T) {
 				stop()
 				require.Equal(t, time.Hour, p.now())
 				require.Empty(t, p.seen().finished)
-				messages := p.log.At(slog.LevelError)
-				require.Empty(t, messages)
+				require.Empty(t, p.log.At(slog.LevelError))
 			})
 		})
 	}
@@ -265,7 +231,7 @@ func TestStopIsPromptAndRecordsNothing(t *testing.T) {
 func TestEveryOneOfManyEndsIsRecordedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.MaxWatches = 500
-		stop := p.run()
+		p.run()
 		want := make([]string, 500)
 		for n := range want {
 			p.Watch("e"+strconv.Itoa(n), "run")
@@ -275,6 +241,5 @@ func TestEveryOneOfManyEndsIsRecordedOnce(t *testing.T) {
 		pass(time.Second)
 		require.Equal(t, slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(p.seen().finished)))
 		require.Equal(t, 500, p.seen().freed)
-		stop()
 	})
 }

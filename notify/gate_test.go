@@ -57,6 +57,21 @@ func newGateEvery(t *testing.T, url, name string, interval time.Duration) gated 
 	return g
 }
 
+// fallAsleep has the replica sleep, and waits until the gate is shut.
+func (g gated) fallAsleep(t *testing.T) {
+	t.Helper()
+	g.Sleep()
+	notify.Receive(t, g.shutting)
+}
+
+// database creates a database, and lets its test run beside others.
+func database(t *testing.T) (url string, pool *pgxpool.Pool) {
+	t.Helper()
+	t.Parallel()
+	url = sqltest.URL(t)
+	return url, sqltest.Pool(t, url)
+}
+
 func within(t *testing.T, condition func() bool, message string) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
@@ -79,9 +94,7 @@ func wakes(t *testing.T, pool *pgxpool.Pool) bool {
 }
 
 func TestASleeperWaitsForWhoeverWasToldThatNobodySleeps(t *testing.T) {
-	t.Parallel()
-	url := sqltest.URL(t)
-	pool := sqltest.Pool(t, url)
+	url, pool := database(t)
 	_, err := pool.Exec(t.Context(), "select setval('pgdispatch.gate', 2)") // a replica is awake
 	require.NoError(t, err)
 	inFlight, err := pool.Begin(t.Context())
@@ -103,12 +116,9 @@ func TestASleeperWaitsForWhoeverWasToldThatNobodySleeps(t *testing.T) {
 }
 
 func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
-	t.Parallel()
-	url := sqltest.URL(t)
-	pool := sqltest.Pool(t, url)
+	url, pool := database(t)
 	first := newGate(t, url, "first")
-	first.Sleep()
-	notify.Receive(t, first.shutting)
+	first.fallAsleep(t)
 	second := newGate(t, url, "second")
 	second.Sleep()
 	within(t, func() bool { return asked(t, pool, "second", "gate_key() + 1") }, "the second tries to take duty")
@@ -132,12 +142,9 @@ func asked(t *testing.T, pool *pgxpool.Pool, name, text string) (is bool) {
 }
 
 func TestDutyPassesOnWhenItsHolderDies(t *testing.T) {
-	t.Parallel()
-	url := sqltest.URL(t)
-	pool := sqltest.Pool(t, url)
+	url, pool := database(t)
 	first := newGate(t, url, "first")
-	first.Sleep()
-	notify.Receive(t, first.shutting)
+	first.fallAsleep(t)
 	second := newGate(t, url, "second")
 	second.Sleep()
 	_, err := pool.Exec(t.Context(),
@@ -150,9 +157,7 @@ func TestDutyPassesOnWhenItsHolderDies(t *testing.T) {
 }
 
 func TestWhoeverDistrustsIsWokenBesideTheOneOnDuty(t *testing.T) {
-	t.Parallel()
-	url := sqltest.URL(t)
-	pool := sqltest.Pool(t, url)
+	url, pool := database(t)
 	frozen, err := pool.Acquire(t.Context()) // on duty, awake, and hangs
 	require.NoError(t, err)
 	defer frozen.Release()
@@ -174,9 +179,7 @@ func TestWhoeverDistrustsIsWokenBesideTheOneOnDuty(t *testing.T) {
 }
 
 func TestACallIsHeard(t *testing.T) {
-	t.Parallel()
-	url := sqltest.URL(t)
-	pool := sqltest.Pool(t, url)
+	url, pool := database(t)
 	conn, err := pool.Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
@@ -192,24 +195,20 @@ func TestACallIsHeard(t *testing.T) {
 
 // The effects of another session moving the gate last for at most an interval.
 func TestAGateThatAnotherMovedIsSetAgain(t *testing.T) {
-	t.Parallel()
-	url := sqltest.URL(t)
-	pool := sqltest.Pool(t, url)
+	url, pool := database(t)
 	gate := newGate(t, url, "one")
 	move := func(to int) {
 		_, err := pool.Exec(t.Context(), "select setval('pgdispatch.gate', $1)", to)
 		require.NoError(t, err)
 	}
-	gate.Sleep()
-	notify.Receive(t, gate.shutting)
+	gate.fallAsleep(t)
 	move(2)
 	within(t, func() bool { return wakes(t, pool) }, "the replica sleeps and is notified again")
 	gate.Awake()
 	within(t, func() bool { return !wakes(t, pool) }, "the gate opens")
 	move(1)
 	within(t, func() bool { return !wakes(t, pool) }, "the replica is awake and not notified any more")
-	gate.Sleep()
-	notify.Receive(t, gate.shutting)
+	gate.fallAsleep(t)
 	gate.Busy()
 	within(t, func() bool { return !wakes(t, pool) }, "no replica is on duty")
 }

@@ -85,6 +85,15 @@ func (p *post) run() (stop func()) {
 	return stop
 }
 
+// listening returns a listener that listens, and lets its test run beside others.
+func listening(t *testing.T) *post {
+	t.Parallel()
+	p := newPost(t)
+	p.run()
+	p.hear("start")
+	return p
+}
+
 // hear waits for a ring.
 func (p *post) hear(why string) {
 	p.t.Helper()
@@ -157,10 +166,7 @@ func TestTellsOfRequestsToStopAndOfThoseThatMayHaveBeenMissed(t *testing.T) {
 }
 
 func TestRingsAtEachNotification(t *testing.T) {
-	t.Parallel()
-	p := newPost(t)
-	p.run()
-	p.hear("start")
+	p := listening(t)
 	for range 3 {
 		p.execute("notify pgdispatch")
 		p.hear("notification")
@@ -168,10 +174,7 @@ func TestRingsAtEachNotification(t *testing.T) {
 }
 
 func TestRingsWhenAnItemIsInserted(t *testing.T) {
-	t.Parallel()
-	p := newPost(t)
-	p.run()
-	p.hear("start")
+	p := listening(t)
 	p.execute("select setval('pgdispatch.gate', 1)") // a dispatcher sleeps
 	p.execute("insert into pgdispatch.workspaces (name) values ('shop')")
 	p.mute()
@@ -199,10 +202,7 @@ func TestPayloadsOfStrangersDoNotMatter(t *testing.T) {
 }
 
 func TestFloodOfNotificationsDoesNotMatter(t *testing.T) {
-	t.Parallel()
-	p := newPost(t)
-	p.run()
-	p.hear("start")
+	p := listening(t)
 	p.execute("select pg_notify('pgdispatch', n::text) from generate_series(1, 20000) n")
 	for range 20000 {
 		p.hear("each of a flood")
@@ -213,10 +213,7 @@ func TestFloodOfNotificationsDoesNotMatter(t *testing.T) {
 }
 
 func TestHearsAgainAfterItsBackendIsTerminatedTwice(t *testing.T) {
-	t.Parallel()
-	p := newPost(t)
-	p.run()
-	p.hear("start")
+	p := listening(t)
 	for range 2 {
 		p.mute()
 		p.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'listener' " +

@@ -116,37 +116,45 @@ func (s *server) listener() *Listener {
 		Name:        "replica_1", Log: slog.New(slog.DiscardHandler)}
 }
 
-// runIn runs a listener in a bubble until the returned function is called.
-func runIn(t *testing.T, l *Listener) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	synctest.Wait()
-	require.True(t, l.Connected())
-	return func() {
-		synctest.Wait()
-		cancel()
-		require.NoError(t, Receive(t, ended))
-		time.Sleep(time.Minute) // pgx closes connections in the background
+// silence runs a test in a bubble with a listener of a server. run runs it until the test ends.
+func silence(t *testing.T, test func(t *testing.T, s *server, l *Listener, run func())) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		l := s.listener()
+		test(t, s, l, func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- l.Run(ctx) }()
+			synctest.Wait()
+			require.True(t, l.Connected())
+			t.Cleanup(func() {
+				cancel()
+				require.NoError(t, Receive(t, ended))
+				time.Sleep(time.Minute) // pgx closes connections in the background
+			})
+		})
+	})
+}
+
+// replaced requires that a connection that falls silent now is replaced within a time, the nth of the server.
+func (s *server) replaced(t *testing.T, l *Listener, nth int, within time.Duration) {
+	t.Helper()
+	s.fallSilent()
+	began := time.Now()
+	for s.made() < nth || !l.Connected() {
+		time.Sleep(time.Millisecond)
 	}
+	require.LessOrEqual(t, time.Since(began), within)
 }
 
 func TestSilentConnectionIsReplacedWithinNineSecondsWheneverItDies(t *testing.T) {
 	t.Parallel()
 	for died := time.Duration(0); died <= 5*time.Second; died += 100 * time.Millisecond {
-		synctest.Test(t, func(t *testing.T) {
-			s := &server{}
-			l := s.listener()
-			stop := runIn(t, l)
+		silence(t, func(t *testing.T, s *server, l *Listener, run func()) {
+			run()
 			time.Sleep(died + time.Millisecond) // not at the instant of a ping
-			s.fallSilent()
-			began := time.Now()
-			for s.made() == 1 || !l.Connected() {
-				time.Sleep(time.Millisecond)
-			}
-			require.LessOrEqual(t, time.Since(began), l.PingInterval+l.PingTimeout+2*reconnectDelay,
-				"it died at %s", died)
-			stop()
+			s.replaced(t, l, 2, l.PingInterval+l.PingTimeout+2*reconnectDelay)
 		})
 	}
 }
@@ -155,44 +163,32 @@ func TestSilentConnectionIsReplacedWithinNineSecondsWheneverItDies(t *testing.T)
 func TestSilentConnectionAndASilentSuccessorAreGivenUpWithinNineSeconds(t *testing.T) {
 	t.Parallel()
 	for died := time.Duration(0); died <= 5*time.Second; died += 100 * time.Millisecond {
-		synctest.Test(t, func(t *testing.T) {
-			s := &server{mute: func(connection int) bool { return connection == 1 }}
-			l := s.listener()
-			stop := runIn(t, l)
+		silence(t, func(t *testing.T, s *server, l *Listener, run func()) {
+			s.mute = func(connection int) bool { return connection == 1 }
+			run()
 			time.Sleep(died + time.Millisecond)
-			s.fallSilent()
-			began := time.Now()
-			for !l.Connected() || s.made() < 3 {
-				time.Sleep(time.Millisecond)
-			}
-			require.LessOrEqual(t, time.Since(began), foundWithin+reconnectDelay+time.Millisecond)
-			stop()
+			s.replaced(t, l, 3, foundWithin+reconnectDelay+time.Millisecond)
 		})
 	}
 }
 
 func TestConnectionThatIsHeardLateIsNotCut(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		l := s.listener()
+	silence(t, func(t *testing.T, s *server, l *Listener, run func()) {
 		l.Ping = pingerFunc(func(ctx context.Context, channel, payload string) error {
 			time.AfterFunc(l.PingTimeout-time.Millisecond, func() { _ = s.Ping(ctx, channel, payload) })
 			return nil
 		})
-		stop := runIn(t, l)
+		run()
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, s.made())
 		require.True(t, l.Connected())
-		stop()
 	})
 }
 
 func TestPingThatHangsIsGivenUpAndSentAgain(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		l := s.listener()
+	silence(t, func(t *testing.T, s *server, l *Listener, run func()) {
 		hangs := true
 		l.Ping = pingerFunc(func(ctx context.Context, channel, payload string) error {
 			if hangs { // like a pooled connection that died together with the listener's
@@ -202,32 +198,23 @@ func TestPingThatHangsIsGivenUpAndSentAgain(t *testing.T) {
 			}
 			return s.Ping(ctx, channel, payload)
 		})
-		stop := runIn(t, l)
-		s.fallSilent()
-		began := time.Now()
-		for s.made() == 1 || !l.Connected() {
-			time.Sleep(time.Millisecond)
-		}
-		require.LessOrEqual(t, time.Since(began), 2*(l.PingInterval+l.PingTimeout)+2*reconnectDelay)
-		stop()
+		run()
+		s.replaced(t, l, 2, 2*(l.PingInterval+l.PingTimeout)+2*reconnectDelay)
 	})
 }
 
 func TestConnectionThatWasReplacedWhileItsPingWasOutIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		l := s.listener()
+	silence(t, func(t *testing.T, s *server, l *Listener, run func()) {
 		l.Ping = pingerFunc(func(_ context.Context, _, payload string) error {
 			if payload == "1" {
 				return s.newest().end.Close() // lost, with the ping
 			}
 			return errors.New("the database does not answer")
 		})
-		stop := runIn(t, l)
+		run()
 		time.Sleep(time.Minute)
 		require.Equal(t, 2, s.made())
 		require.True(t, l.Connected())
-		stop()
 	})
 }

@@ -217,8 +217,7 @@ func TestWhileTemporalIsAwayOneSignalASecondIsTried(t *testing.T) {
 			pass(signalPause / 10)
 		}
 		require.InDelta(t, tried+10, len(d.settled), 1)
-		errs := log.Errors(slog.LevelWarn)
-		require.Len(t, errs, 1, "one line")
+		require.Len(t, log.Errors(slog.LevelWarn), 1, "one line")
 		d.set(func() { d.room = nil })
 		pass(10 * signalPause)
 		d.set(func() { require.Less(t, len(d.room), 50, "nor are there more looks than tries need") })
@@ -266,7 +265,6 @@ func TestAReplicaThatStopsLeavesItsSignalsToOthersAtOnce(t *testing.T) {
 		stop()
 		synctest.Wait()
 		require.Equal(t, []string{"0=OPEN "}, d.settled)
-		messages := log.At(slog.LevelWarn)
-		require.Empty(t, messages)
+		require.Empty(t, log.At(slog.LevelWarn))
 	})
 }

@@ -90,8 +90,7 @@ func TestARequestIsCarriedOutAtOnceAndOnce(t *testing.T) {
 		pass(time.Hour)
 		require.Equal(t, []string{"CANCEL e1"}, d.asked)
 		require.Equal(t, 3, d.takes, "one more look finds no open request")
-		messages := log.At(slog.LevelInfo)
-		require.Equal(t, []string{"Asked Temporal to stop an execution"}, messages)
+		require.Equal(t, []string{"Asked Temporal to stop an execution"}, log.At(slog.LevelInfo))
 	})
 }
 
@@ -119,7 +118,6 @@ func TestADatabaseThatIsAwayIsAskedAgain(t *testing.T) {
 		wake()
 		pass(3*stopPause + stopPause/2)
 		require.Equal(t, 5, d.takes)
-		errs := log.Errors(slog.LevelWarn)
-		require.Equal(t, []string{"connection refused"}, errs)
+		require.Equal(t, []string{"connection refused"}, log.Errors(slog.LevelWarn))
 	})
 }

@@ -34,6 +34,13 @@ type Bench struct {
 	t testing.TB
 }
 
+// Open returns a Bench on a database of its own. From then on the test runs beside others.
+func Open(t *testing.T) *Bench {
+	t.Helper()
+	t.Parallel()
+	return New(t)
+}
+
 // New returns a Bench on a database of its own.
 func New(t testing.TB) *Bench {
 	t.Helper()
