@@ -1,13 +1,17 @@
 package config
 
 import (
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/goldentest"
 )
 
 // readRunConfig reads the configuration of `run` from flags and variables.
@@ -22,10 +26,17 @@ func readRunConfig(t *testing.T, variables map[string]string, args ...string) (C
 	}, RunOptions)
 }
 
+// configured returns the configuration of `run`, which must be a good one.
+func configured(t *testing.T, variables map[string]string, args ...string) Config {
+	t.Helper()
+	c, err := readRunConfig(t, variables, args...)
+	require.NoError(t, err)
+	return c
+}
+
 func TestRunNeedsNoConfiguration(t *testing.T) {
 	t.Parallel()
-	c, err := readRunConfig(t, nil)
-	require.NoError(t, err)
+	c := configured(t, nil)
 	require.Equal(t, Config{
 		Workers:       10,
 		Lease:         30 * time.Second,
@@ -90,8 +101,7 @@ var differing = map[string]string{
 
 func TestEveryOptionHasAFlagAVariableAndAWorkingDefault(t *testing.T) {
 	t.Parallel()
-	defaults, err := readRunConfig(t, nil)
-	require.NoError(t, err)
+	defaults := configured(t, nil)
 	flags, variables := map[string]bool{}, map[string]bool{}
 	for _, o := range RunOptions {
 		value, known := differing[o.Flag]
@@ -100,10 +110,8 @@ func TestEveryOptionHasAFlagAVariableAndAWorkingDefault(t *testing.T) {
 		require.False(t, flags[o.Flag] || variables[o.Variable], "two options are named %s", o.Flag)
 		flags[o.Flag], variables[o.Variable] = true, true
 
-		byFlag, err := readRunConfig(t, nil, "--"+o.Flag+"="+value)
-		require.NoError(t, err)
-		byVariable, err := readRunConfig(t, map[string]string{o.Variable: value})
-		require.NoError(t, err)
+		byFlag := configured(t, nil, "--"+o.Flag+"="+value)
+		byVariable := configured(t, map[string]string{o.Variable: value})
 		require.Equal(t, byFlag, byVariable, o.Flag)
 		require.NotEqual(t, defaults, byFlag, o.Flag)
 	}
@@ -112,8 +120,7 @@ func TestEveryOptionHasAFlagAVariableAndAWorkingDefault(t *testing.T) {
 func TestFlagBeatsVariableBeatsDefault(t *testing.T) {
 	t.Parallel()
 	variables := map[string]string{"PGDISPATCH_WORKERS": "20", "PGDISPATCH_LEASE": "20s", "PGDISPATCH_LISTEN": "off"}
-	c, err := readRunConfig(t, variables, "--workers=30", "--listen", "on")
-	require.NoError(t, err)
+	c := configured(t, variables, "--workers=30", "--listen", "on")
 	require.Equal(t, 30, c.Workers)
 	require.Equal(t, 20*time.Second, c.Lease)
 	require.True(t, c.Listen)
@@ -126,17 +133,14 @@ func TestEmptyVariableIsAsGoodAsNone(t *testing.T) {
 	for _, o := range RunOptions {
 		variables[o.Variable] = ""
 	}
-	c, err := readRunConfig(t, variables)
-	require.NoError(t, err)
-	defaults, err := readRunConfig(t, nil)
-	require.NoError(t, err)
+	c := configured(t, variables)
+	defaults := configured(t, nil)
 	require.Equal(t, defaults, c)
 }
 
 func TestFlagThatSaysTheDefaultStillBeatsTheVariable(t *testing.T) {
 	t.Parallel()
-	c, err := readRunConfig(t, map[string]string{"PGDISPATCH_WORKERS": "20"}, "--workers=10")
-	require.NoError(t, err)
+	c := configured(t, map[string]string{"PGDISPATCH_WORKERS": "20"}, "--workers=10")
 	require.Equal(t, 10, c.Workers)
 }
 
@@ -216,4 +220,97 @@ func TestUsageNamesVariableAndDefault(t *testing.T) {
 		require.Contains(t, usage, "$"+o.Variable)
 		require.Equal(t, o.Default != "", strings.Contains(usage, "default "+o.Default+"]"), o.Flag)
 	}
+}
+
+func TestCallbacksAreConfiguredWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	const url, address = "https://pgdispatch.example.com/callbacks", ":9465"
+	require.NoError(t, Config{}.checkCallbacks())
+	require.NoError(t, Config{CallbackURL: url, CallbackAddr: address}.checkCallbacks())
+	require.ErrorContains(t, Config{CallbackURL: url}.checkCallbacks(), "PGDISPATCH_CALLBACK_ADDR")
+	require.ErrorContains(t, Config{CallbackAddr: address}.checkCallbacks(), "PGDISPATCH_CALLBACK_URL")
+
+	for _, bad := range []string{"pgdispatch.example.com", "ftp://pgdispatch.example.com", "https://",
+		"https://ann:secret@pgdispatch.example.com/", "https://a/#b",
+		"https://pgdispatch.example.com/" + strings.Repeat("x", maxCallbackURL), "http://[::1"} {
+		var into string
+		require.Error(t, parseCallbackURL(bad, &into), bad)
+	}
+}
+
+const (
+	settingsPage   = "../../docs/settings.md"
+	settingsBegin  = "<!-- The table is generated from internal/config/config.go: make golden -->\n"
+	settingsFinish = "<!-- The table ends -->\n"
+)
+
+func TestThePageOfSettingsHasEveryOption(t *testing.T) {
+	t.Parallel()
+	var table strings.Builder
+	table.WriteString("| variable | default | meaning |\n|---|---|---|\n")
+	for _, o := range RunOptions {
+		fallback := o.Default
+		if fallback != "" {
+			fallback = "`" + fallback + "`"
+		}
+		require.NotContains(t, o.Usage, "|")
+		require.Equal(t, o.Flag, strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(o.Variable, "PGDISPATCH_")), "_", "-"))
+		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", o.Variable, fallback, o.Usage)
+	}
+	goldentest.RequirePart(t, settingsPage, settingsBegin, settingsFinish, table.String())
+}
+
+// A value is taken, or refused by an error that names its variable.
+func FuzzConfiguration(f *testing.F) {
+	for n := range RunOptions {
+		for _, value := range []string{"", " ", "0", "-1", "1", "true", "10s", "1e9", "99999999999999999999", "a:b", ":0",
+			"http://", "https://a/b?c#d", "postgres://a@b/c", "default,other", "\x00", "é", "/etc/none"} {
+			f.Add(uint8(n), value)
+		}
+	}
+	f.Fuzz(func(t *testing.T, n uint8, value string) {
+		o := RunOptions[int(n)%len(RunOptions)]
+		if _, err := readRunConfig(t, map[string]string{o.Variable: value}); err != nil {
+			require.ErrorContains(t, err, o.Variable)
+		}
+	})
+}
+
+func TestAMisspeltVariableIsNamedWithTheOneThatWasMeant(t *testing.T) {
+	t.Parallel()
+	for variable, want := range map[string]string{
+		"PGDISPATCH_WORKER=50":              "PGDISPATCH_WORKERS",
+		"PGDISPATCH_POLL_INTERVALL=1s":      "PGDISPATCH_POLL_INTERVAL",
+		"pgdispatch_workers=50":             "PGDISPATCH_WORKERS",
+		"PGDISPATCH_WORKERS_FILE=/run/x":    "PGDISPATCH_WORKERS",
+		"PGDISPATCH_ADMIN_TOKEN_FLE=/run/x": "PGDISPATCH_ADMIN_TOKEN_FILE",
+		"PGDISPATCH_DATABASE_URL=postgres:": "DATABASE_URL",
+		"PGDISPATCH_TEMPORAL_ADDRESS=a:1":   "TEMPORAL_ADDRESS",
+		"PGDISPATCH_PORT=9464":              "",
+		"PGDISPATCH_COLOUR=blue":            "",
+	} {
+		found := UnknownVariables([]string{variable})
+		require.Len(t, found, 1, variable)
+		require.Equal(t, want, found[0].Nearest, variable)
+	}
+	require.Equal(t, "PGDISPATCH_WORKER is ignored: there is no such variable; did you mean PGDISPATCH_WORKERS?",
+		UnknownVariable{"PGDISPATCH_WORKER", "PGDISPATCH_WORKERS"}.String())
+}
+
+func TestVariablesThatAreReadOrSetByOthersAreNotReported(t *testing.T) {
+	t.Parallel()
+	environment := []string{
+		"PGDISPATCH_CONFIG=a", "PGDISPATCH_VIEW_TOKEN_FILE=a", "PGDISPATCH_EMPTY=", "PGHOST=db", "DATABASE_URL=a",
+		"TEMPORAL_TLS=true",
+		// Set by Kubernetes.
+		"PGDISPATCH_SERVICE_HOST=10.0.0.1", "PGDISPATCH_ADMIN_SERVICE_PORT=80", "PGDISPATCH_SERVICE_PORT_HTTP=80",
+		"PGDISPATCH_PORT=tcp://10.0.0.1:80", "PGDISPATCH_ADMIN_PORT_80_TCP=tcp://10.0.0.1:80",
+		"PGDISPATCH_PORT_80_TCP_ADDR=10.0.0.1",
+	}
+	for _, o := range RunOptions {
+		environment = append(environment, o.Variable+"=a")
+	}
+	require.Empty(t, UnknownVariables(environment))
+	require.Len(t, UnknownVariables(append(slices.Clone(environment), "PGDISPATCH_SERVICE=a", "PGDISPATCH_LEASES=a")),
+		2)
 }

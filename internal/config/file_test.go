@@ -1,6 +1,7 @@
 package config
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,14 +27,11 @@ func TestEveryOptionMayStandInAFile(t *testing.T) {
 	for _, o := range RunOptions {
 		lines = append(lines, o.key()+": "+differing[o.Flag])
 		alone := written(t, "one.yaml", o.key()+": "+differing[o.Flag]+"\n")
-		inFile, err := readRunConfig(t, nil, "--config", alone)
-		require.NoError(t, err)
-		byFlag, err := readRunConfig(t, nil, "--"+o.Flag+"="+differing[o.Flag])
-		require.NoError(t, err)
+		inFile := configured(t, nil, "--config", alone)
+		byFlag := configured(t, nil, "--"+o.Flag+"="+differing[o.Flag])
 		require.Equal(t, byFlag, inFile, o.Flag)
 	}
-	c, err := readRunConfig(t, map[string]string{"PGDISPATCH_CONFIG": written(t, "all.yaml", strings.Join(lines, "\n"))})
-	require.NoError(t, err)
+	c := configured(t, map[string]string{"PGDISPATCH_CONFIG": written(t, "all.yaml", strings.Join(lines, "\n"))})
 	require.Equal(t, "shop", c.Temporal.Namespace)
 }
 
@@ -95,8 +94,7 @@ func TestAFileThatIsNoneIsRefused(t *testing.T) {
 	_, err := readRunConfig(t, map[string]string{"PGDISPATCH_CONFIG": "/nowhere/c.yaml"})
 	require.ErrorContains(t, err,
 		`PGDISPATCH_CONFIG is "/nowhere/c.yaml": open /nowhere/c.yaml: no such file or directory: name a file`)
-	c, err := readRunConfig(t, nil, "--config", written(t, "c.yaml", "# nothing yet\n"))
-	require.NoError(t, err)
+	c := configured(t, nil, "--config", written(t, "c.yaml", "# nothing yet\n"))
 	require.Equal(t, 10, c.Workers)
 }
 
@@ -108,8 +106,7 @@ func TestASecretMayStandInAFileOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "postgres://app:secret@db/shop", c.Database.URL)
 	require.Equal(t, "0123456789abcdef", c.AdminToken)
-	c, err = readRunConfig(t, map[string]string{"DATABASE_URL_FILE": url, "DATABASE_URL": "postgres://other"})
-	require.NoError(t, err)
+	c = configured(t, map[string]string{"DATABASE_URL_FILE": url, "DATABASE_URL": "postgres://other"})
 	require.Equal(t, "postgres://other", c.Database.URL)
 	_, err = readRunConfig(t, map[string]string{"DATABASE_URL_FILE": "/nowhere", "PGDISPATCH_WORKERS_FILE": url})
 	require.EqualError(t, err, `configuration: DATABASE_URL_FILE is "***": open /nowhere: no such file or directory`)
@@ -121,10 +118,8 @@ func TestTheExampleFileIsTrue(t *testing.T) {
 	const path = "../../deploy/pgdispatch.yaml"
 	example, err := os.ReadFile(path)
 	require.NoError(t, err)
-	defaults, err := readRunConfig(t, nil)
-	require.NoError(t, err)
-	c, err := readRunConfig(t, nil, "--config", path)
-	require.NoError(t, err)
+	defaults := configured(t, nil)
+	c := configured(t, nil, "--config", path)
 	require.Equal(t, defaults, c)
 
 	active := regexp.MustCompile(`(?m)^# ([a-z_]+: \S+)$`).ReplaceAll(example, []byte("$1"))
@@ -137,4 +132,33 @@ func TestTheExampleFileIsTrue(t *testing.T) {
 			require.Equal(t, o.Default, values[o.key()].text, o.key())
 		}
 	}
+}
+
+func TestAReloadTakesWhatItCanAndNamesWhatNeedsARestart(t *testing.T) {
+	t.Parallel()
+	path := written(t, "c.yaml", "workers: 10\nlease: 60s\n")
+	load := func(text string) (Loaded, error) {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+		AddFlags(flags, RunOptions)
+		require.NoError(t, flags.Parse([]string{"--config", path, "--listen=off"}))
+		return Load(flags, func(string) (string, bool) { return "", false })
+	}
+	first, err := load("lease: 60s\nadmin_token: 0123456789abcdef\n")
+	require.NoError(t, err)
+	next, err := load("lease: 1m\nadmin_token: abcdef0123456789\nlog_level: debug\nworkers: 20\nlisten: " +
+		"on\nmax_watches: 7\n")
+	require.NoError(t, err)
+	with, changed, refused := first.Reload(next)
+	require.Equal(t, []string{"admin-token", "log-level"}, changed,
+		"an equal lease is no change, and a flag overrides the file")
+	require.Equal(t, []string{"workers", "max-watches"}, refused)
+	want := first.Config
+	want.AdminToken, want.LogLevel = "abcdef0123456789", slog.LevelDebug
+	require.Equal(t, want, with.Config)
+	_, changed, refused = with.Reload(next)
+	require.Empty(t, changed)
+	require.Len(t, refused, 2, "the same settings are refused again")
+	_, err = load("admin_token: 0123456789abcdef\nview_token: 0123456789abcdef\n")
+	require.ErrorContains(t, err, "PGDISPATCH_VIEW_TOKEN equals PGDISPATCH_ADMIN_TOKEN")
 }

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
@@ -159,4 +162,148 @@ func TestSignalsAreCountedByOutcomeAndTimedToTheirAcceptance(t *testing.T) {
 	requireValue(t, about, "pgdispatch_signals_total failed", 0)
 	requireValue(t, about, "pgdispatch_signals_total given_up", 3)
 	requireValue(t, about, "pgdispatch_signal_seconds", 1)
+}
+
+func TestTheRateIsOfTheLastSecondsOrIfLittleWasStartedOfTheLastMinute(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	at := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }
+	r := rate{began: began}
+	require.Zero(t, r.perSecond(at(0)))
+	r.add(at(0.2))
+	require.InDelta(t, 1, r.perSecond(at(0.2)), 1e-9, "a start right after the beginning is not a burst")
+	r.add(at(30))
+	require.InDelta(t, 2./40, r.perSecond(at(40)), 1e-9)
+	require.InDelta(t, 1./60, r.perSecond(at(80)), 1e-9, "the first is more than a minute ago")
+	for n := range 100 {
+		r.add(at(200 + float64(n)/10))
+	}
+	require.InDelta(t, 10, r.perSecond(at(209.95)), 1e-9)
+	require.Zero(t, r.perSecond(at(225)), "they have stopped")
+	require.Zero(t, r.perSecond(at(100_000)))
+}
+
+const aWorkspace = "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"
+
+// limited is a queue with limits, of which one has a key named as the sum of the others is.
+func limited() *fakeQueue {
+	most := 4
+	return &fakeQueue{depth: operate.Depth{Replicas: 1}, limits: operate.LimitUse{OthersActive: 5, OthersWaiting: 6,
+		Limits: []operate.KeyLimit{
+			{Key: "smtp", MaxConcurrent: &most, Active: 4, Waiting: 2},
+			{Key: "smtp", WorkspaceID: aWorkspace, MaxConcurrent: &most, Active: 1, Waiting: 1},
+			{Key: otherLimits, Active: 9},
+		}}}
+}
+
+// series returns the values of a gauge by the values of its labels.
+func series(t *testing.T, about *Telemetry, name string) map[string]float64 {
+	t.Helper()
+	families, err := about.Registry.Gather()
+	require.NoError(t, err)
+	all := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			labels := ""
+			for _, label := range m.GetLabel() {
+				labels += label.GetName() + "=" + label.GetValue() + " "
+			}
+			if family.GetName() == name {
+				all[labels] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	return all
+}
+
+func observed(t *testing.T, queue *fakeQueue, limits int) *Telemetry {
+	t.Helper()
+	about, _ := measured(t)
+	require.NoError(t,
+		about.Observe(&Gauges{Queue: queue, Limits: limits, Ready: ready, Watches: func() int { return 0 }}))
+	return about
+}
+
+func TestTheMostUsedLimitsHaveGaugesAndTheOthersASum(t *testing.T) {
+	t.Parallel()
+	about := observed(t, limited(), 3)
+	inWorkspace := "key=smtp workspace_id=" + aWorkspace + " "
+	require.Equal(t, map[string]float64{"key=smtp ": 4, inWorkspace: 1, "key=other ": 9,
+		"key=other workspace_id=other ": 5}, series(t, about, "pgdispatch_limit_active"))
+	require.Equal(t, map[string]float64{"key=smtp ": 4, inWorkspace: 4}, series(t, about, "pgdispatch_limit_max"))
+	require.Equal(t, map[string]float64{"key=smtp ": 2, inWorkspace: 1, "key=other ": 0,
+		"key=other workspace_id=other ": 6}, series(t, about, "pgdispatch_limit_waiting"))
+	require.Equal(t, map[string]float64{"key=smtp ": 1, inWorkspace: 0, "key=other ": 0},
+		series(t, about, "pgdispatch_limit_full"))
+
+	require.Len(t, series(t, observed(t, limited(), 1), "pgdispatch_limit_active"), 2, "no more than are allowed")
+}
+
+func TestTheOtherGaugesDoNotNeedTheLimits(t *testing.T) {
+	t.Parallel()
+	queue := limited()
+	queue.limitsErr = errors.New("function does not exist")
+	about := observed(t, queue, 3)
+	require.Empty(t, series(t, about, "pgdispatch_limit_active"))
+	requireValue(t, about, "pgdispatch_replicas", 1)
+	requireValue(t, about, "pgdispatch_database_up", 1)
+	requireValue(t, about, "pgdispatch_store_errors_total depth", 1)
+}
+
+var _ dispatch.Observer = (*Telemetry)(nil)
+
+func TestThePulseMeasuresFromWhenAnItemWasDueUntilItIsStarted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, err := New(t.Context(), Options{LookupEnv: environment(nil), Log: quiet()})
+		require.NoError(t, err)
+		p.Claimed(time.Now(), claim.Batch{Items: []claim.Item{
+			{ID: 1, WorkspaceID: "acme", Waited: time.Second, Startable: time.Millisecond}, {ID: 2},
+			{ID: 3, WorkspaceID: "acme"}, {ID: 4}}}, nil, nil)
+		require.Equal(t, 4, p.State().Busy)
+		require.Empty(t, p.Started())
+		time.Sleep(time.Second)
+		p.Settled(time.Now(), claim.Retry, []int64{2}, nil)
+		p.Claimed(time.Now(), claim.Batch{}, []int64{1, 3}, nil)
+		p.Lost(4)
+
+		state := p.State()
+		require.Zero(t, state.Busy)
+		require.InDelta(t, 2, state.StartsPerSecond, 1e-9, "two in the first second")
+		require.Len(t, p.Started(), 1, "there are starts to report")
+		took := p.Take()
+		require.Empty(t, p.Started())
+		require.InEpsilon(t, time.Second, took.Startable.Quantile(.99), .19, "from when nothing held it back")
+		waits := took.Due
+		require.EqualValues(t, 2, waits.Total())
+		require.InEpsilon(t, time.Second, waits.Quantile(.5), .19)
+		require.InEpsilon(t, 2*time.Second, waits.Quantile(.99), .19)
+		require.Equal(t, map[string]operate.WorkspaceStarts{"acme": {Started: 2, Waited: 3 * time.Second,
+			Longest: 2 * time.Second}}, took.Workspaces)
+		require.Empty(t, p.Take())
+		p.GiveBack(took)
+		require.Equal(t, took, p.Take(), "starts that could not be recorded are reported next time")
+		time.Sleep(2 * time.Minute)
+		require.Zero(t, p.State().StartsPerSecond)
+	})
+}
+
+func TestThePulseHearsAndPassesOn(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	p := about
+	p.Woken("poll")
+	p.Woken("poll")
+	p.Paused(1, true, errors.New("why"))
+	state := p.State()
+	require.True(t, state.BreakerOpen)
+	require.Equal(t, "why", state.BreakerCause)
+	require.WithinDuration(t, time.Now(), *state.BreakerSince, time.Minute)
+	require.Equal(t, state.BreakerSince, p.State().BreakerSince, "the outage is the same")
+	p.Paused(0, false, errors.New("why"))
+	require.Nil(t, p.State().BreakerSince)
+	p.Paused(1, true, errors.New("why"))
+	require.Equal(t, map[string]int64{"poll": 2}, state.WakeUps)
+	require.True(t, about.BreakerOpen())
+	requireValue(t, about, "pgdispatch_wakeups_total poll", 2)
 }

@@ -140,9 +140,8 @@ func TestAnItemOfAnActivityStartsItUnderTheSameIdentity(t *testing.T) {
 	start.Options = []byte(`{"start_to_close_timeout": "30s", "heartbeat_timeout": "5s", "schedule_to_start_timeout": "1h",
 		"retry_policy": {"maximum_attempts": 3}, "priority": {"priority_key": 2}, "search_attributes": {"City": "Oslo"},
 		"static_summary": "pays", "task_queue": "bank"}`)
-	runID, err := (&Client{Service: service, Namespace: "shop", Identity: "replica_1",
-		Callback: &Callback{URL: "http://callbacks"}}).Start(t.Context(), start)
-	require.NoError(t, err)
+	runID := must((&Client{Service: service, Namespace: "shop", Identity: "replica_1",
+		Callback: &Callback{URL: "http://callbacks"}}).Start(t.Context(), start)).in(t)
 	require.Equal(t, "run", runID)
 	require.Len(t, service.started, 1)
 	r := service.started[0]
@@ -164,13 +163,11 @@ func TestAnItemOfAnActivityStartsItUnderTheSameIdentity(t *testing.T) {
 	require.Empty(t, r.CompletionCallbacks, "Temporal refuses them for activities")
 
 	start.Options = []byte(`{"schedule_to_close_timeout": "1m"}`)
-	_, err = (&Client{Service: service}).Start(t.Context(), start)
-	require.NoError(t, err)
+	must((&Client{Service: service}).Start(t.Context(), start)).in(t)
 	require.Equal(t, time.Minute, service.started[1].ScheduleToCloseTimeout.AsDuration(), "its own comes first")
 
 	start.WorkflowID, start.Policy = "order-17", UseExisting
-	_, err = (&Client{Service: service}).Start(t.Context(), start)
-	require.NoError(t, err)
+	must((&Client{Service: service}).Start(t.Context(), start)).in(t)
 	require.Equal(t, "AllowDuplicate UseExisting",
 		service.started[2].IdReusePolicy.String()+" "+service.started[2].IdConflictPolicy.String())
 	require.Nil(t, service.started[2].OnConflictOptions, "Temporal refuses to attach a request ID alone")
@@ -208,8 +205,7 @@ func TestAnUnansweredActivityIsNotSentAgainAfterItsIDWasReused(t *testing.T) {
 	for name, ago := range map[string]time.Duration{"since": time.Minute, "before the first request": 3 * time.Hour} {
 		service := &activityService{info: describedActivity("run-later", "another", true),
 			earlier: []*activitypb.ActivityExecutionInfo{at("run-gone", "third", time.Minute), at("run-ours", start.ID, ago)}}
-		runID, err := (&Client{Service: service}).Start(t.Context(), start)
-		require.NoError(t, err)
+		runID := must((&Client{Service: service}).Start(t.Context(), start)).in(t)
 		require.Equal(t, "ActivityId = 'order-17'", service.lists[0].Query)
 		if name == "since" {
 			require.Equal(t, "run-ours", runID)
@@ -231,8 +227,7 @@ func TestAServerWithoutActivitiesSaysNothingAboutWorkflows(t *testing.T) {
 	require.Contains(t, Remedy(err, "shop"), "Temporal 1.32")
 	require.Equal(t, "1.28.1", client.NoActivities())
 	service.answer = nil
-	_, err = client.Start(t.Context(), anActivity())
-	require.NoError(t, err)
+	must(client.Start(t.Context(), anActivity())).in(t)
 	require.Empty(t, client.NoActivities(), "the server was upgraded")
 
 	unknown := anItem()
@@ -316,9 +311,8 @@ func TestClosedActivitiesAreListedLikeWorkflows(t *testing.T) {
 	t.Parallel()
 	service := &activityService{}
 	since := time.Date(2026, 8, 1, 10, 0, 0, 0, time.UTC)
-	page, err := (&Client{Service: service, Namespace: "shop"}).Closed(t.Context(),
-		Range{Kind: Activity, Since: since}, []byte("1"))
-	require.NoError(t, err)
+	page := must((&Client{Service: service, Namespace: "shop"}).Closed(t.Context(),
+		Range{Kind: Activity, Since: since}, []byte("1"))).in(t)
 	require.Equal(t, Page{ExecutionIDs: []string{anItem().ID}, Runs: map[string]string{},
 		Newest: since.Add(5 * time.Minute), Next: []byte("2")}, page)
 	require.Equal(t, "CloseTime >= '2026-08-01T10:00:00Z' and ActivityId starts_with 'execution-'", service.lists[0].Query)
@@ -329,30 +323,24 @@ func TestAQueueOfActivitiesIsPolledForActivities(t *testing.T) {
 	t.Parallel()
 	client := &Client{Service: &activityService{}}
 	for kind, want := range map[Kind]bool{Activity: true, Workflow: false} {
-		polled, err := client.Polled(t.Context(), TaskQueue{Name: "orders", Kind: kind})
-		require.NoError(t, err)
+		polled := must(client.Polled(t.Context(), TaskQueue{Name: "orders", Kind: kind})).in(t)
 		require.Equal(t, want, polled)
 	}
 }
 
 func TestAnActivityIsEncodedAndItsEndDecoded(t *testing.T) {
-	t.Parallel()
 	server, codec, _ := codecServer(t)
 	start := anActivity()
 	start.Params = []byte(`{"card": "4111-secret"}`)
 	start.Options = []byte(`{"static_summary": "summary-secret"}`)
 	service := &activityService{}
-	_, err := coded(service, codec).Start(t.Context(), start)
-	require.NoError(t, err)
-	wire, err := proto.Marshal(service.started[0])
-	require.NoError(t, err)
+	must(coded(service, codec).Start(t.Context(), start)).in(t)
+	wire := must(proto.Marshal(service.started[0])).in(t)
 	require.NotContains(t, string(wire), "secret")
 	require.Contains(t, string(service.started[0].Header.Fields[idsHeader].Data), start.ID, "IDs stay readable")
 
-	sealed, err := server.Codec.Encode([]*commonpb.Payload{jsonPayload([]byte(`{"total": 3}`))})
-	require.NoError(t, err)
-	end, err := coded(&activityService{outcome: resulted(sealed...)}, codec).
-		Wait(t.Context(), Execution{ID: "e1", Kind: Activity})
-	require.NoError(t, err)
+	sealed := must(server.Codec.Encode([]*commonpb.Payload{jsonPayload([]byte(`{"total": 3}`))})).in(t)
+	end := must(coded(&activityService{outcome: resulted(sealed...)}, codec).
+		Wait(t.Context(), Execution{ID: "e1", Kind: Activity})).in(t)
 	require.Equal(t, End{Outcome: "COMPLETED", Result: `{"total": 3}`}, end)
 }

@@ -45,8 +45,7 @@ func newCaller() *caller {
 
 func (c *caller) requireStart(t *testing.T) {
 	t.Helper()
-	runID, err := c.Start(t.Context(), anItem())
-	require.NoError(t, err)
+	runID := must(c.Start(t.Context(), anItem())).in(t)
 	require.Equal(t, "run", runID)
 }
 

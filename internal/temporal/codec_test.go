@@ -26,14 +26,14 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/codectest"
 )
 
-// codecServer is a codec server, and the codec that uses it.
-func codecServer(t testing.TB) (*codectest.Server, *Codec, *bytes.Buffer) {
+// codecServer returns a codec server, and the codec that uses it, and lets the test run beside others.
+func codecServer(t *testing.T) (*codectest.Server, *Codec, *bytes.Buffer) {
 	t.Helper()
+	t.Parallel()
 	server := codectest.NewServer(false)
 	t.Cleanup(server.Close)
 	var log bytes.Buffer
-	codec, err := CodecTarget{Endpoint: server.URL + "/"}.Open(slog.New(slog.NewTextHandler(&log, nil)))
-	require.NoError(t, err)
+	codec := must(CodecTarget{Endpoint: server.URL + "/"}.Open(slog.New(slog.NewTextHandler(&log, nil)))).in(t)
 	return server, codec, &log
 }
 
@@ -53,26 +53,22 @@ func aSecretItem() Start {
 }
 
 func TestAStartIsEncodedExceptWhatTemporalMustRead(t *testing.T) {
-	t.Parallel()
 	server, codec, _ := codecServer(t)
 	service := &startService{}
-	_, err := coded(service, codec).Start(t.Context(), aSecretItem())
-	require.NoError(t, err)
+	must(coded(service, codec).Start(t.Context(), aSecretItem())).in(t)
 	require.Len(t, server.Calls(), 1, "one call for all payloads")
 	require.Equal(t, codectest.Call{Operation: "encode", Namespace: "shop", Bytes: server.Calls()[0].Bytes},
 		server.Calls()[0])
 
 	sent := service.started[0]
-	wire, err := proto.Marshal(sent)
-	require.NoError(t, err)
+	wire := must(proto.Marshal(sent)).in(t)
 	require.NotContains(t, string(wire), "secret")
 	require.NotContains(t, string(wire), "queueItemId")
 	require.Contains(t, string(wire), `"acme"`, "search attributes stay readable")
 	require.Contains(t, string(sent.GetHeader().GetFields()[traceHeader].GetData()), "traceparent")
 	require.JSONEq(t, `"`+anItem().ID+`"`, string(sent.GetMemo().GetFields()[memoKey].GetData()))
-	decoded, err := server.Codec.Decode([]*commonpb.Payload{sent.GetInput().GetPayloads()[0],
-		sent.GetMemo().GetFields()["note"], sent.GetUserMetadata().GetSummary(), sent.GetUserMetadata().GetDetails()})
-	require.NoError(t, err)
+	decoded := must(server.Codec.Decode([]*commonpb.Payload{sent.GetInput().GetPayloads()[0],
+		sent.GetMemo().GetFields()["note"], sent.GetUserMetadata().GetSummary(), sent.GetUserMetadata().GetDetails()})).in(t)
 	for n, says := range []string{"4111-secret", "memo-secret", "summary-secret", "details-secret"} {
 		require.Contains(t, string(decoded[n].GetData()), says)
 		require.Equal(t, "json/plain", string(decoded[n].GetMetadata()["encoding"]))
@@ -80,16 +76,13 @@ func TestAStartIsEncodedExceptWhatTemporalMustRead(t *testing.T) {
 }
 
 func TestEachArgumentIsEncodedAndTheItemsIDsStayReadable(t *testing.T) {
-	t.Parallel()
 	server, codec, _ := codecServer(t)
 	service := &startService{}
 	item := aSecretItem()
 	item.Input, item.Params = Args, []byte(`["one-secret", "two-secret"]`)
-	_, err := coded(service, codec).Start(t.Context(), item)
-	require.NoError(t, err)
+	must(coded(service, codec).Start(t.Context(), item)).in(t)
 	sent := service.started[0]
-	decoded, err := server.Codec.Decode(sent.GetInput().GetPayloads())
-	require.NoError(t, err)
+	decoded := must(server.Codec.Decode(sent.GetInput().GetPayloads())).in(t)
 	require.Len(t, decoded, 2)
 	require.Equal(t, `"two-secret"`, string(decoded[1].GetData()))
 	for name, field := range sent.GetMemo().GetFields() {
@@ -101,7 +94,6 @@ func TestEachArgumentIsEncodedAndTheItemsIDsStayReadable(t *testing.T) {
 }
 
 func TestWhatTheApplicationHasEncodedIsNotEncodedAgain(t *testing.T) {
-	t.Parallel()
 	server, codec, _ := codecServer(t)
 	own := &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("binary/mine")}, Data: []byte("sealed")}
 	plain := jsonPayload([]byte(`1`))
@@ -115,7 +107,6 @@ func TestWhatTheApplicationHasEncodedIsNotEncodedAgain(t *testing.T) {
 }
 
 func TestSignalsAreEncoded(t *testing.T) {
-	t.Parallel()
 	server, codec, _ := codecServer(t)
 	service := &signalService{}
 	signal := Signal{Execution: Execution{ID: "e1"}, To: "run-1", RequestID: "r1", Name: "approve",
@@ -123,8 +114,7 @@ func TestSignalsAreEncoded(t *testing.T) {
 	client := coded(service, codec)
 	_, err := client.Signal(t.Context(), signal)
 	require.NoError(t, err)
-	decoded, err := server.Codec.Decode(service.got[0].GetInput().GetPayloads())
-	require.NoError(t, err)
+	decoded := must(server.Codec.Decode(service.got[0].GetInput().GetPayloads())).in(t)
 	require.Equal(t, `"secret"`, string(decoded[0].GetData()))
 
 	server.Fail(func(codectest.Call) int { return http.StatusServiceUnavailable })
@@ -175,7 +165,6 @@ func TestNothingIsSentThatTheCodecServerDoesNotEncode(t *testing.T) {
 		"invalid":     {answering(http.StatusUnprocessableEntity, isLarge), engine.Permanent, "422", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			server, codec, log := codecServer(t)
 			server.Fail(c.fails)
 			service := &startService{}
@@ -189,8 +178,7 @@ func TestNothingIsSentThatTheCodecServerDoesNotEncode(t *testing.T) {
 			require.Equal(t, c.outcome != engine.Permanent, codec.Failure() != nil)
 
 			server.Fail(nil)
-			_, err = client.Start(t.Context(), aSecretItem())
-			require.NoError(t, err)
+			must(client.Start(t.Context(), aSecretItem())).in(t)
 			require.Nil(t, codec.Failure())
 			if c.outcome != engine.Permanent {
 				require.Equal(t, 1, strings.Count(log.String(),
@@ -240,11 +228,9 @@ func TestACodecServerThatDoesNotAnswerIsUnreached(t *testing.T) {
 }
 
 func TestResultsAreDecoded(t *testing.T) {
-	t.Parallel()
 	server, codec, log := codecServer(t)
 	seal := func(text string) *commonpb.Payload {
-		sealed, err := server.Codec.Encode([]*commonpb.Payload{jsonPayload([]byte(text))})
-		require.NoError(t, err)
+		sealed := must(server.Codec.Encode([]*commonpb.Payload{jsonPayload([]byte(text))})).in(t)
 		return sealed[0]
 	}
 	look := func(payload *commonpb.Payload) (End, error) {
@@ -257,8 +243,7 @@ func TestResultsAreDecoded(t *testing.T) {
 	end, err := look(seal(`{"total": 3}`))
 	require.NoError(t, err)
 	require.Equal(t, End{Outcome: "COMPLETED", Result: `{"total": 3}`}, end)
-	end, err = look(jsonPayload([]byte(`1`)))
-	require.NoError(t, err)
+	end = must(look(jsonPayload([]byte(`1`)))).in(t)
 	require.Equal(t, "1", end.Result, "of a worker without the codec")
 
 	server.Fail(answering(http.StatusBadGateway))
@@ -280,7 +265,6 @@ func TestResultsAreDecoded(t *testing.T) {
 }
 
 func TestFailuresWithEncodedAttributesAreDecoded(t *testing.T) {
-	t.Parallel()
 	server, codec, _ := codecServer(t)
 	cause := &failurepb.Failure{Message: "no gas", StackTrace: "oven.go:3"}
 	failure := &failurepb.Failure{Message: "the oven is cold", Cause: cause,
@@ -303,8 +287,8 @@ func TestFailuresWithEncodedAttributesAreDecoded(t *testing.T) {
 	require.Equal(t, "Encoded failure (Oven): Encoded failure", end.Reason)
 }
 
-func answers(event *historypb.HistoryEvent) []func() (*historyResponse, error) {
-	return []func() (*historyResponse, error){closed(event)}
+func answers(event *historypb.HistoryEvent) history {
+	return history{closed(event)}
 }
 
 func TestATokenAndAnAuthorityAreReadAnew(t *testing.T) {
@@ -320,16 +304,14 @@ func TestATokenAndAnAuthorityAreReadAnew(t *testing.T) {
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	target := CodecTarget{Endpoint: server.URL, TokenFile: write("token", []byte("first\n"))}
 	log := slog.New(slog.DiscardHandler)
-	untrusting, err := target.Open(log)
-	require.NoError(t, err)
+	untrusting := must(target.Open(log)).in(t)
 	untrusted := untrusting.Probe(t.Context(), "shop")
 	require.ErrorContains(t, untrusted, "certificate signed by unknown authority")
 	require.Contains(t, Remedy(untrusted, ""), "PGDISPATCH_CODEC_CA_FILE")
 	require.Empty(t, server.Calls(), "not even the token is sent")
 
 	target.CAFile = write("ca.pem", authority)
-	codec, err := target.Open(log)
-	require.NoError(t, err)
+	codec := must(target.Open(log)).in(t)
 	require.NoError(t, codec.Probe(t.Context(), "shop"))
 	require.Equal(t, codectest.Call{Operation: "encode", Namespace: "shop", Authorization: "Bearer first",
 		Bytes: server.Calls()[0].Bytes}, server.Calls()[0])
@@ -340,8 +322,7 @@ func TestATokenAndAnAuthorityAreReadAnew(t *testing.T) {
 		require.ErrorContains(t, bad.Verify(), "PGDISPATCH_CODEC_", "%+v", bad)
 	}
 	require.NoError(t, CodecTarget{}.Verify())
-	none, err := CodecTarget{}.Open(log)
-	require.NoError(t, err)
+	none := must(CodecTarget{}.Open(log)).in(t)
 	require.Nil(t, none.Failure())
 
 	write("ca.pem", []byte("torn"))
@@ -354,7 +335,6 @@ func TestATokenAndAnAuthorityAreReadAnew(t *testing.T) {
 }
 
 func TestAStartThatIsCancelledWhileItIsEncodedWasNotSent(t *testing.T) {
-	t.Parallel()
 	server, codec, log := codecServer(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var cancelled atomic.Bool
@@ -373,7 +353,6 @@ func TestAStartThatIsCancelledWhileItIsEncodedWasNotSent(t *testing.T) {
 }
 
 func TestTheProbeAsksTheCodecServerToo(t *testing.T) {
-	t.Parallel()
 	server, codec, _ := codecServer(t)
 	client := coded(&fakeService{}, codec)
 	require.NoError(t, client.Probe(t.Context()))

@@ -1,11 +1,17 @@
 package temporal
 
 import (
+	"context"
+	"encoding/json"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
+	failurepb "go.temporal.io/api/failure/v1"
+	"go.temporal.io/api/serviceerror"
+	"google.golang.org/grpc"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 )
@@ -15,8 +21,7 @@ func started(t *testing.T, input Input, params string) *startRequest {
 	t.Helper()
 	service, item := &startService{}, anItem()
 	item.Input, item.Params, item.NodeIDs, item.WorkflowDefinitionVersionID = input, []byte(params), nil, ""
-	_, err := starterOn(service).Start(t.Context(), item)
-	require.NoError(t, err)
+	must(starterOn(service).Start(t.Context(), item)).in(t)
 	return service.started[0]
 }
 
@@ -88,4 +93,142 @@ func TestAnInputThatCannotBeReadFailsTheItem(t *testing.T) {
 			require.Empty(t, service.started)
 		})
 	}
+}
+
+func TestTextBecomesTheJSONThatEncodingJSONMakesOfIt(t *testing.T) {
+	t.Parallel()
+	texts := []string{"", "8f6f3c1e-6d0c-4a55-9c6e-0d5a3f0f6d11", "naïve 日本語 🙂", "not UTF-8: \xff",
+		"line separator \u2028"}
+	for c := range 256 {
+		texts = append(texts, "a"+string([]byte{byte(c)})+"b")
+	}
+	for _, text := range texts {
+		want := must(json.Marshal(text)).in(t)
+		require.Equal(t, string(want), string(jsonString(text)))
+	}
+}
+
+// failure is an application failure with a type.
+func failure(message, kind string, cause *failurepb.Failure) *failurepb.Failure {
+	return &failurepb.Failure{Message: message, Cause: cause, FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+		ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: kind}}}
+}
+
+func TestFailureTellsMessagesAndTypesDownToTheCause(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, Failure(nil))
+	require.Equal(t, "boom", Failure(&failurepb.Failure{Message: "boom"}))
+	require.Equal(t, "activity error: card expired (CardError): no gas",
+		Failure(
+			&failurepb.Failure{Message: "activity error",
+				Cause: failure("card expired", "CardError", failure("no gas", "errorString", nil))}))
+}
+
+func TestFailureIsBoundedHoweverLongItIs(t *testing.T) {
+	t.Parallel()
+	long := failure(strings.Repeat("é", 1<<20), strings.Repeat("é", 1<<20), nil)
+	text := Failure(failure("a", "", long))
+	require.Less(t, len(text), 10000)
+	require.True(t, utf8.ValidString(text))
+	var deep *failurepb.Failure
+	for range 1000 {
+		deep = failure("x", "", deep)
+	}
+	require.Equal(t, "x"+strings.Repeat(": x", 10), Failure(deep))
+}
+
+func TestResultIsKeptWhereItIsJSON(t *testing.T) {
+	t.Parallel()
+	payload := func(encoding, data string) *commonpb.Payload {
+		return &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte(encoding)}, Data: []byte(data)}
+	}
+	for name, c := range map[string]struct {
+		payloads     []*commonpb.Payload
+		result, note string
+	}{
+		"nothing":   {},
+		"null":      {payloads: []*commonpb.Payload{payload("binary/null", "")}},
+		"JSON":      {payloads: []*commonpb.Payload{payload("json/plain", `{"total": 3}`)}, result: `{"total": 3}`},
+		"the first": {payloads: []*commonpb.Payload{payload("json/plain", "1"), payload("json/plain", "2")}, result: "1"},
+		"encrypted": {payloads: []*commonpb.Payload{payload("binary/encrypted", "secret")},
+			note: `encoding "binary/encrypted", 6 bytes: not stored`},
+		"no encoding": {payloads: []*commonpb.Payload{{Data: []byte("1")}}, note: `encoding "", 1 bytes: not stored`},
+		"bad encoding": {payloads: []*commonpb.Payload{payload("a\x00\n"+strings.Repeat("b", 500), "x")},
+			note: `encoding "a\x00\n` + strings.Repeat("b", 97) + `", 1 bytes: not stored`},
+		"too large": {payloads: []*commonpb.Payload{payload("json/plain", strings.Repeat(" ", MaxResult+1))},
+			note: "65537 bytes: too large to store"},
+		"not JSON": {payloads: []*commonpb.Payload{payload("json/plain", `{"total"`)},
+			note: "8 bytes that are not JSON: not stored"},
+		"invalid UTF-8": {payloads: []*commonpb.Payload{payload("json/plain", "\"\xff\"")},
+			note: "3 bytes that are not JSON: not stored"},
+	} {
+		result, note := Result(&commonpb.Payloads{Payloads: c.payloads})
+		require.Equal(t, c.result, result, name)
+		require.Equal(t, c.note, note, name)
+	}
+	result, note := Result(nil)
+	require.Empty(t, result+note)
+}
+
+// encodingService records the compression of each start, and may reject compressed ones.
+type encodingService struct {
+	startService
+	refusesGzip, refusesAll bool
+	encodings               []string
+}
+
+func (s *encodingService) StartWorkflowExecution(ctx context.Context, r *startRequest,
+	options ...grpc.CallOption) (*startResponse, error) {
+	encoding := ""
+	for _, option := range options {
+		if compressor, ok := option.(grpc.CompressorCallOption); ok {
+			encoding = compressor.CompressorType
+		}
+	}
+	s.encodings = append(s.encodings, encoding)
+	if s.refusesAll || s.refusesGzip && encoding == "gzip" {
+		return nil, serviceerror.NewUnimplemented("not here")
+	}
+	return s.startService.StartWorkflowExecution(ctx, r)
+}
+
+// anItemOf returns an item whose workflow input has n bytes.
+func anItemOf(bytes int) Start {
+	item := anItem()
+	item.Params = []byte(`""`)
+	item.Params = []byte(`"` + strings.Repeat("x", bytes-len(envelope(item))) + `"`)
+	return item
+}
+
+func TestOnlyALargeStartIsCompressed(t *testing.T) {
+	t.Parallel()
+	service := &encodingService{}
+	starter := &Client{Service: service, Namespace: "shop"}
+	for _, item := range []Start{anItem(), anItemOf(compressAbove), anItemOf(compressAbove + 1), anItem()} {
+		must(starter.Start(t.Context(), item)).in(t)
+	}
+	require.Equal(t, []string{"", "", "gzip", ""}, service.encodings)
+}
+
+// A proxy may not support compression. One large item must not stop all others.
+func TestALargeStartThatIsRefusedCompressedIsSentAsItIs(t *testing.T) {
+	t.Parallel()
+	service := &encodingService{refusesGzip: true}
+	starter := &Client{Service: service, Namespace: "shop"}
+	for range 2 {
+		runID := must(starter.Start(t.Context(), anItemOf(compressAbove+1))).in(t)
+		require.Equal(t, "run", runID)
+	}
+	require.Equal(t, []string{"gzip", "", ""}, service.encodings, "compression is not tried again")
+}
+
+func TestAServerThatRefusesALargeStartEitherWayIsNotTakenForOneWithoutCompression(t *testing.T) {
+	t.Parallel()
+	service := &encodingService{refusesAll: true}
+	starter := &Client{Service: service, Namespace: "shop"}
+	_, err := starter.Start(t.Context(), anItemOf(compressAbove+1))
+	require.Equal(t, engine.Blocked.String(), Classify(err).String())
+	service.refusesAll = false
+	must(starter.Start(t.Context(), anItemOf(compressAbove+1))).in(t)
+	require.Equal(t, []string{"gzip", "", "gzip"}, service.encodings)
 }

@@ -41,8 +41,7 @@ func TestLookAsksForTheNewestRun(t *testing.T) {
 	require.False(t, ended)
 	require.Empty(t, service.requests, "the newest run is open, whatever the earlier ones did")
 
-	service = &fakeService{newest: described("run-3", "e1", false),
-		answers: []func() (*historyResponse, error){closed(completed(""))}}
+	service = &fakeService{newest: described("run-3", "e1", false), answers: history{closed(completed(""))}}
 	end, ended := look(t, service)
 	require.True(t, ended)
 	require.Equal(t, End{Outcome: "COMPLETED"}, end)
@@ -53,7 +52,7 @@ func TestLookAsksForTheNewestRun(t *testing.T) {
 func TestLookFollowsARunThatWentOnMeanwhile(t *testing.T) {
 	t.Parallel()
 	service := &fakeService{newest: described("run-3", "e1", false),
-		answers: []func() (*historyResponse, error){closed(continued("run-4")), empty("")}}
+		answers: history{closed(continued("run-4")), empty("")}}
 	_, ended := look(t, service)
 	require.False(t, ended)
 	require.Equal(t, []string{"run-3", "run-4"}, service.runs())
@@ -62,7 +61,7 @@ func TestLookFollowsARunThatWentOnMeanwhile(t *testing.T) {
 func TestLookTakesNoStrangersRunForOurs(t *testing.T) {
 	t.Parallel()
 	service := &fakeService{newest: described("run-9", "somebody else", true),
-		answers: []func() (*historyResponse, error){closed(terminated("enough"))}}
+		answers: history{closed(terminated("enough"))}}
 	end, ended := look(t, service)
 	require.True(t, ended)
 	require.Equal(t, "TERMINATED", end.Outcome)
@@ -84,9 +83,8 @@ func TestLookFindsThatAWorkflowIsGone(t *testing.T) {
 func TestAResetIsFollowedToTheRunThatGoesOn(t *testing.T) {
 	t.Parallel()
 	service := &fakeService{newest: described("run-2", "e1", true),
-		answers: []func() (*historyResponse, error){closed(terminated("reset")), closed(completed(""))}}
-	end, err := (&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})
-	require.NoError(t, err)
+		answers: history{closed(terminated("reset")), closed(completed(""))}}
+	end := must((&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})).in(t)
 	require.Equal(t, End{Outcome: "COMPLETED"}, end)
 	require.Equal(t, []string{"run-1", "run-2"}, service.runs())
 }
@@ -95,9 +93,8 @@ func TestAResetThatIsSeenAMomentLateIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		service := &fakeService{newest: described("run-1", "e1", false), late: described("run-2", "e1", true),
-			answers: []func() (*historyResponse, error){closed(terminatedBy(resetterIdentity, "again")), closed(completed(""))}}
-		end, err := (&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})
-		require.NoError(t, err)
+			answers: history{closed(terminatedBy(resetterIdentity, "again")), closed(completed(""))}}
+		end := must((&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})).in(t)
 		require.Equal(t, End{Outcome: "COMPLETED"}, end)
 		require.Equal(t, []string{"run-1", "run-2"}, service.runs())
 	})
@@ -108,9 +105,8 @@ func TestATerminationThatIsNoResetIsSeenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		service := &fakeService{newest: described("run-1", "e1", false),
-			answers: []func() (*historyResponse, error){closed(terminatedBy("ann@laptop", "enough"))}}
-		end, err := (&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})
-		require.NoError(t, err)
+			answers: history{closed(terminatedBy("ann@laptop", "enough"))}}
+		end := must((&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})).in(t)
 		require.Equal(t, "TERMINATED", end.Outcome)
 		require.Equal(t, 1, service.described, "one describe call for any terminating identity")
 		require.Zero(t, time.Since(began))
@@ -145,8 +141,7 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 		require.Equal(t,
 			Page{ExecutionIDs: []string{id}, Runs: map[string]string{id: "run-2"}, Newest: late, Next: []byte("2")}, page)
 	}
-	page, err := waiter.Closed(t.Context(), Range{Since: since, All: true}, nil)
-	require.NoError(t, err)
+	page := must(waiter.Closed(t.Context(), Range{Since: since, All: true}, nil)).in(t)
 	require.Equal(t, []string{"order-1", "execution-of-a-stranger"}, page.WorkflowIDs)
 	require.Equal(t, []string{id}, page.ExecutionIDs)
 	queries := []string{}
@@ -160,8 +155,7 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 	lately := &fakeService{list: func(*workflowservice.ListWorkflowExecutionsRequest) (*listResponse, error) {
 		return &listResponse{}, nil
 	}}
-	_, err = (&Client{Service: lately}).Closed(t.Context(), Range{Since: since, All: true}, nil)
-	require.NoError(t, err)
+	must((&Client{Service: lately}).Closed(t.Context(), Range{Since: since, All: true}, nil)).in(t)
 	require.Equal(t, plain, lately.lists[0].Query)
 }
 
@@ -169,11 +163,67 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 func TestARunThatWasResetAndHasClosedSinceIsTheEnd(t *testing.T) {
 	t.Parallel()
 	service := &fakeService{newest: described("run-2", "e1", false),
-		answers: []func() (*historyResponse, error){closed(terminated("reset")), closed(completed(""))}}
+		answers: history{closed(terminated("reset")), closed(completed(""))}}
 	waiter := &Client{Service: service, Namespace: "shop"}
 	end, ended, err := waiter.Ended(t.Context(), Execution{ID: "e1", RunID: "run-1"})
 	require.NoError(t, err)
 	require.True(t, ended)
 	require.Equal(t, "COMPLETED", end.Outcome)
 	require.Equal(t, []string{"run-1", "run-2"}, service.runs())
+}
+
+func TestTemporalSaysWhetherAQueueIsPolledAndHowOftenATaskWasTried(t *testing.T) {
+	t.Parallel()
+	service := &fakeService{newest: described("run-1", "e1", true), attempt: 7}
+	waiter := &Client{Service: service, Namespace: "shop"}
+	for queue, want := range map[string]bool{"orders": true, "typo": false} {
+		polled := must(waiter.Polled(t.Context(), TaskQueue{Name: queue})).in(t)
+		require.Equal(t, want, polled)
+	}
+	for execution, want := range map[string]int{"e1": 7, "an unrelated workflow": 0} {
+		attempt := must(waiter.TaskAttempt(t.Context(), Execution{ID: execution})).in(t)
+		require.Equal(t, want, attempt)
+	}
+	service.describe = serviceerror.NewUnavailable("connection refused")
+	_, err := waiter.Polled(t.Context(), TaskQueue{Name: "orders"})
+	require.ErrorIs(t, err, ErrAway)
+	_, err = waiter.TaskAttempt(t.Context(), Execution{ID: "e1"})
+	require.ErrorIs(t, err, ErrAway)
+	attempt := must((&Client{Service: &fakeService{}}).TaskAttempt(t.Context(), Execution{ID: "e1"})).in(t)
+	require.Zero(t, attempt, "a deleted workflow")
+}
+
+func TestStopAsksForTheEndOfTheRunThatIsOpen(t *testing.T) {
+	t.Parallel()
+	stop := func(how string, service *fakeService) error {
+		return (&Client{Service: service, Namespace: "shop"}).Stop(t.Context(),
+			Stop{Execution: Execution{ID: "e1"}, How: how, Reason: "enough", RequestedBy: "ann"})
+	}
+	service := &fakeService{newest: described("run-3", "e1", true)}
+	require.NoError(t, stop("CANCEL", service))
+	require.NoError(t, stop("TERMINATE", service))
+	require.Equal(t,
+		[]string{"cancel execution-e1 run-3 by ann: enough (e1)", "terminate execution-e1 run-3 by ann: enough"},
+		service.stops)
+
+	service.stop = serviceerror.NewCancellationAlreadyRequested("again")
+	require.NoError(t, stop("CANCEL", service), "the answer to the first request was lost")
+	service.stop = serviceerror.NewNotFound("workflow execution already completed")
+	require.ErrorIs(t, stop("TERMINATE", service), ErrNotOpen)
+	service.stop = serviceerror.NewUnavailable("connection refused")
+	require.ErrorIs(t, stop("TERMINATE", service), ErrAway)
+}
+
+func TestStopAsksForNobodyElsesEnd(t *testing.T) {
+	t.Parallel()
+	for name, service := range map[string]*fakeService{
+		"not known":             {},
+		"closed":                {newest: described("run-3", "e1", false)},
+		"an unrelated workflow": {newest: described("run-3", "somebody else", true)},
+		"away":                  {newest: described("run-3", "e1", true), describe: serviceerror.NewUnavailable("x")},
+	} {
+		err := (&Client{Service: service}).Stop(t.Context(), Stop{Execution: Execution{ID: "e1"}, How: "TERMINATE"})
+		require.Error(t, err, name)
+		require.Empty(t, service.stops, name)
+	}
 }

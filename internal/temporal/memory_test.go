@@ -60,8 +60,7 @@ func TestEachNamespaceHasARetentionOfItsOwn(t *testing.T) {
 	for _, namespace := range []string{"", "other", "", "other"} {
 		item := unanswered(2 * time.Hour)
 		item.Namespace = namespace
-		_, err := starter.Start(t.Context(), item)
-		require.NoError(t, err)
+		must(starter.Start(t.Context(), item)).in(t)
 	}
 	require.Len(t, service.asked, 2, "each namespace is described once")
 	require.Equal(t, "shop", service.asked[0].Namespace)
@@ -72,8 +71,7 @@ func TestEachNamespaceHasARetentionOfItsOwn(t *testing.T) {
 func TestItemWithoutDoubtIsStartedWithoutALookAtTheRetention(t *testing.T) {
 	t.Parallel()
 	service := &startService{retention: time.Hour}
-	_, err := starterOn(service).Start(t.Context(), unanswered(0))
-	require.NoError(t, err)
+	must(starterOn(service).Start(t.Context(), unanswered(0))).in(t)
 	require.Empty(t, service.asked)
 }
 
@@ -116,8 +114,7 @@ func TestRetentionIsReadNowAndThen(t *testing.T) {
 		service := &startService{retention: 72 * time.Hour}
 		starter := starterOn(service)
 		for range 5 {
-			_, err := starter.Start(t.Context(), unanswered(48*time.Hour))
-			require.NoError(t, err)
+			must(starter.Start(t.Context(), unanswered(48*time.Hour))).in(t)
 		}
 		require.Len(t, service.asked, 1)
 		service.retention = 24 * time.Hour

@@ -1,11 +1,18 @@
 package temporal
 
 import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // optioned returns the request of an item with these start options.
@@ -23,7 +30,7 @@ func optioned(t *testing.T, options string) (*startRequest, error) {
 
 func TestStartOptionsAreSentAsTemporalTypesThem(t *testing.T) {
 	t.Parallel()
-	r, err := optioned(t, `{
+	r := must(optioned(t, `{
 		"retry_policy": {"initial_interval": "2s", "backoff_coefficient": 1.5, "maximum_interval": "1m",
 			"maximum_attempts": 4,
 			"non_retryable_error_types": ["Declined"]},
@@ -32,8 +39,7 @@ func TestStartOptionsAreSentAsTemporalTypesThem(t *testing.T) {
 		"priority": {"priority_key": 2, "fairness_key": "acme", "fairness_weight": 2.5},
 		"versioning_override": {"pinned": {"deployment_name": "orders", "build_id": "b7"}},
 		"static_summary": "Order 17", "static_details": "*of* Acme",
-		"workflow_type": "Other", "task_queue": "special", "allow_overrides": ["task_queue"]}`)
-	require.NoError(t, err)
+		"workflow_type": "Other", "task_queue": "special", "allow_overrides": ["task_queue"]}`)).in(t)
 	require.Equal(t, 2*time.Second, r.RetryPolicy.InitialInterval.AsDuration())
 	require.InDelta(t, 1.5, r.RetryPolicy.BackoffCoefficient, 0)
 	require.Equal(t, time.Minute, r.RetryPolicy.MaximumInterval.AsDuration())
@@ -58,8 +64,7 @@ func TestStartOptionsAreSentAsTemporalTypesThem(t *testing.T) {
 func TestWithoutStartOptionsTemporalsDefaultsApply(t *testing.T) {
 	t.Parallel()
 	for _, options := range []string{"", "{}"} {
-		r, err := optioned(t, options)
-		require.NoError(t, err)
+		r := must(optioned(t, options)).in(t)
 		require.Nil(t, r.RetryPolicy)
 		require.Nil(t, r.WorkflowRunTimeout)
 		require.Nil(t, r.SearchAttributes)
@@ -68,8 +73,7 @@ func TestWithoutStartOptionsTemporalsDefaultsApply(t *testing.T) {
 		require.Nil(t, r.UserMetadata)
 		require.Len(t, r.Memo.Fields, 1)
 	}
-	r, err := optioned(t, `{"versioning_override": {"auto_upgrade": true}}`)
-	require.NoError(t, err)
+	r := must(optioned(t, `{"versioning_override": {"auto_upgrade": true}}`)).in(t)
 	require.True(t, r.VersioningOverride.GetAutoUpgrade())
 }
 
@@ -86,4 +90,99 @@ func TestStartOptionsThatCannotBeReadFailTheItem(t *testing.T) {
 		require.ErrorContains(t, err, message)
 		require.Equal(t, engine.Permanent, Classify(err))
 	}
+}
+
+func TestMain(m *testing.M) { sqltest.Main(m) }
+
+// someOptions returns start options at random: mostly known fields, with values at and beyond their bounds.
+func someOptions(r *rand.Rand) string {
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	number := func() string {
+		return pick("0", "1", "2", "1.5", "-1", "1e400", "1e-400", "-0", "2147483647", "2147483648", "0.001", "1000",
+			"1000000", "0.0005",
+			"1.0", "99999999999")
+	}
+	length := func() string {
+		return `"` + pick("0", "1", "15", "999999999", "1000000000", "1.5", "0.000001", "0.0000001", "87600", "-1", "") +
+			pick("s", "m", "h", "ms", "us", "", "d") + `"`
+	}
+	text := func() string {
+		return pick(`""`, `"x"`, `"`+strings.Repeat("k", 64)+`"`, `"`+strings.Repeat("k", 65)+`"`, `"a\tb"`, `"/_sys/x"`,
+			`"ö"`, `"\ud83d\ude00"`)
+	}
+	odd := func() string {
+		return pick("null", "true", "false", "[]", "{}", `{"a": [1, {"b": null}]}`, `[1]`, `["x"]`, number(), text(),
+			length())
+	}
+	object := func(fields map[string]func() string) string {
+		var all []string
+		for name, value := range fields {
+			if r.IntN(3) > 0 {
+				continue
+			}
+			if r.IntN(25) == 0 {
+				value = odd
+			}
+			if r.IntN(60) == 0 {
+				name = pick(strings.ToUpper(name), name+"x", "")
+			}
+			key, _ := json.Marshal(name)
+			all = append(all, string(key)+": "+value())
+		}
+		return "{" + strings.Join(all, ", ") + "}"
+	}
+	nested := func(fields map[string]func() string) func() string { return func() string { return object(fields) } }
+	return object(map[string]func() string{
+		"workflow_run_timeout": length, "workflow_task_timeout": length, "static_summary": text, "static_details": text,
+		"workflow_type": text, "task_queue": text,
+		"allow_overrides": func() string {
+			return pick(`["workflow_type"]`, `["task_queue", "workflow_type"]`, `["memo"]`, `[]`, `[1]`)
+		},
+		"retry_policy": nested(map[string]func() string{"initial_interval": length, "maximum_interval": length,
+			"backoff_coefficient": number, "maximum_attempts": number,
+			"non_retryable_error_types": func() string {
+				return pick(`["Declined"]`, `[]`, `[1]`, `["TemporalTimeout:StartToClose"]`, `["TemporalTimeout:No"]`)
+			}}),
+		"priority": nested(map[string]func() string{"priority_key": number, "fairness_key": text, "fairness_weight": number}),
+		"versioning_override": nested(map[string]func() string{"auto_upgrade": func() string { return pick("true", "false") },
+			"pinned": nested(map[string]func() string{"deployment_name": text, "build_id": text})}),
+		"memo":              nested(map[string]func() string{"a": odd, "b": odd, memoKey: odd}),
+		"search_attributes": nested(map[string]func() string{"Total": number, "Customer": text, "Tags": odd}),
+	})
+}
+
+// PGDISPATCH_OPTIONS sets how many are tried.
+func TestTheReplicaReadsAllStartOptionsThatAnInsertAccepts(t *testing.T) {
+	t.Parallel()
+	tries := 20_000
+	if more, err := strconv.Atoi(os.Getenv("PGDISPATCH_OPTIONS")); err == nil {
+		tries = more
+	}
+	pool := sqltest.Pool(t, sqltest.URL(t))
+	must(pool.Exec(t.Context(), `create function public.accepts(options text) returns boolean language plpgsql as $$
+		begin
+			return pgdispatch.check_start_options(options::jsonb, '{"allow_overrides": ["workflow_type", "task_queue"]}', false);
+		exception when sqlstate 'PGD11' or invalid_text_representation or numeric_value_out_of_range then
+			return false;
+		end $$`)).in(t)
+	r, accepted := rand.New(rand.NewPCG(1, 2)), 0
+	for tried := 0; tried < tries; tried += 1000 {
+		all := make([]string, 1000)
+		for n := range all {
+			all[n] = someOptions(r)
+		}
+		rows := must(pool.Query(t.Context(),
+			"select o.text, (o.text::jsonb)::text from unnest($1::text[]) as o (text) where public.accepts(o.text)", all)).in(t)
+		var given, stored string
+		for rows.Next() {
+			require.NoError(t, rows.Scan(&given, &stored))
+			accepted++
+			_, err := optioned(t, stored)
+			require.NoError(t, err, given)
+		}
+		require.NoError(t, rows.Err())
+	}
+	t.Logf("%d of %d are accepted", accepted, tries)
+	require.Greater(t, accepted, tries/20)
+	require.Less(t, accepted, tries*9/10)
 }

@@ -43,8 +43,7 @@ func TestAPolicyIsLeftToTemporal(t *testing.T) {
 		UseExisting: {"AllowDuplicate", "UseExisting"},
 	} {
 		service := &startService{}
-		_, err := starterOn(service).Start(t.Context(), aNamed(policy))
-		require.NoError(t, err)
+		must(starterOn(service).Start(t.Context(), aNamed(policy))).in(t)
 		r := service.started[0]
 		require.Equal(t, "order-17", r.WorkflowId)
 		require.Equal(t, want, [2]string{r.WorkflowIdReusePolicy.String(), r.WorkflowIdConflictPolicy.String()})
@@ -56,8 +55,7 @@ func TestAPolicyIsLeftToTemporal(t *testing.T) {
 	require.Equal(t, engine.Permanent, Classify(err))
 	unnamed := anItem()
 	unnamed.Policy = Reuse
-	_, err = starterOn(service).Start(t.Context(), unnamed)
-	require.NoError(t, err)
+	must(starterOn(service).Start(t.Context(), unnamed)).in(t)
 	require.Equal(t, enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, service.started[0].WorkflowIdReusePolicy)
 }
 
@@ -79,8 +77,7 @@ func TestAnUnansweredStartIsNotSentWhileItsRunIsFound(t *testing.T) {
 	for _, start := range []Start{aNamed(Reuse), aNamed(UseExisting), forgotten} {
 		start.Unanswered = start.UnansweredFor == 0
 		service := &startService{describe: describedAs("run-continued", start.ID)}
-		runID, err := starterOn(service).Start(t.Context(), start)
-		require.NoError(t, err)
+		runID := must(starterOn(service).Start(t.Context(), start)).in(t)
 		require.Equal(t, "run-continued", runID)
 		require.Empty(t, service.started)
 
@@ -89,15 +86,13 @@ func TestAnUnansweredStartIsNotSentWhileItsRunIsFound(t *testing.T) {
 				{Execution: &commonpb.WorkflowExecution{RunId: "run-later"}},
 				{Execution: &commonpb.WorkflowExecution{RunId: "run-ours"}, Memo: memo(start.ID)},
 			}}
-		runID, err = (&Client{Service: listed, Namespace: "shop"}).Start(t.Context(), start)
-		require.NoError(t, err)
+		runID = must((&Client{Service: listed, Namespace: "shop"}).Start(t.Context(), start)).in(t)
 		require.Equal(t, "run-ours", runID, "another client has used the ID since")
 		require.Empty(t, listed.started)
 		require.Equal(t, []string{"WorkflowId = 'order-17'"}, listed.queries)
 
 		listed.runs = nil
-		_, err = (&Client{Service: listed, Namespace: "shop"}).Start(t.Context(), start)
-		require.NoError(t, err)
+		must((&Client{Service: listed, Namespace: "shop"}).Start(t.Context(), start)).in(t)
 		require.Len(t, listed.started, 1, "it never ran")
 	}
 }
@@ -105,12 +100,10 @@ func TestAnUnansweredStartIsNotSentWhileItsRunIsFound(t *testing.T) {
 func TestAFollowersCallbackIsAttachedUnlessTheRunIsFull(t *testing.T) {
 	t.Parallel()
 	c := newCaller()
-	_, err := c.Start(t.Context(), aNamed(UseExisting))
-	require.NoError(t, err)
+	must(c.Start(t.Context(), aNamed(UseExisting))).in(t)
 	require.True(t, c.sent[0].OnConflictOptions.AttachCompletionCallbacks)
 	c.refuses = serviceerror.NewFailedPrecondition("cannot attach more than 32 callbacks")
-	_, err = c.Start(t.Context(), aNamed(UseExisting))
-	require.NoError(t, err)
+	must(c.Start(t.Context(), aNamed(UseExisting))).in(t)
 	require.False(t, c.sent[2].OnConflictOptions.AttachCompletionCallbacks)
 	require.True(t, c.Callback.Taken(), "other workflows take callbacks")
 }

@@ -39,8 +39,7 @@ func TestASignalGoesToOneRunWithItsOwnRequestID(t *testing.T) {
 	t.Parallel()
 	service := &signalService{}
 	for _, payload := range []string{`{"n": 1}`, ""} {
-		continues, err := signalTo(t, service, payload)
-		require.NoError(t, err)
+		continues := must(signalTo(t, service, payload)).in(t)
 		require.Empty(t, continues)
 	}
 	got := service.got[0]
@@ -66,7 +65,7 @@ func TestASignalToAClosedRunIsSentNowhereElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := &signalService{fakeService: fakeService{newest: row.newest}, answer: gone}
-			service.answers = []func() (*historyResponse, error){func() (*historyResponse, error) { return nil, gone }}
+			service.answers = history{func() (*historyResponse, error) { return nil, gone }}
 			continues, err := signalTo(t, service, "")
 			require.ErrorIs(t, err, row.want)
 			require.Equal(t, row.continues, continues)
@@ -79,8 +78,8 @@ func TestASignalToAClosedRunIsSentNowhereElse(t *testing.T) {
 func TestAnUnansweredSignalIsOfferedToEachRunFromTheFirstOn(t *testing.T) {
 	t.Parallel()
 	gone := serviceerror.NewNotFound("workflow execution already completed")
-	history := func(event *historypb.HistoryEvent, err error) []func() (*historyResponse, error) {
-		return []func() (*historyResponse, error){func() (*historyResponse, error) {
+	of := func(event *historypb.HistoryEvent, err error) history {
+		return history{func() (*historyResponse, error) {
 			return &historyResponse{History: &historypb.History{Events: []*historypb.HistoryEvent{event}}}, err
 		}}
 	}
@@ -92,7 +91,7 @@ func TestAnUnansweredSignalIsOfferedToEachRunFromTheFirstOn(t *testing.T) {
 	for name, row := range map[string]struct {
 		runID     string
 		newest    *workflowpb.WorkflowExecutionInfo
-		closed    []func() (*historyResponse, error)
+		closed    history
 		continues string
 		want      error
 		sent      int
@@ -100,16 +99,16 @@ func TestAnUnansweredSignalIsOfferedToEachRunFromTheFirstOn(t *testing.T) {
 		"it is not known which run got it": {"", newest("run-9", true), nil, "run-0", nil, 0},
 		"the workflow is gone":             {"", nil, nil, "", ErrEnded, 0},
 		"the ID is a stranger's":           {"", described("run-9", "stranger", true), nil, "", ErrEnded, 0},
-		"the next run, not the open one": {"run-1", newest("run-9", true), history(continued("run-2"), nil), "run-2", nil,
+		"the next run, not the open one": {"run-1", newest("run-9", true), of(continued("run-2"), nil), "run-2", nil,
 			1},
-		"the next run, if none is open": {"run-1", newest("run-9", false), history(continued("run-2"), nil), "run-2", nil,
+		"the next run, if none is open": {"run-1", newest("run-9", false), of(continued("run-2"), nil), "run-2", nil,
 			1},
-		"the run is gone, others are not": {"run-1", newest("run-9", false), history(nil, gone), "run-9", nil, 1},
-		"it was the last":                 {"run-9", newest("run-9", false), history(nil, gone), "", ErrEnded, 1},
+		"the run is gone, others are not": {"run-1", newest("run-9", false), of(nil, gone), "run-9", nil, 1},
+		"it was the last":                 {"run-9", newest("run-9", false), of(nil, gone), "", ErrEnded, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := &signalService{fakeService: fakeService{newest: row.newest}, answer: gone}
-			service.answers = append(row.closed, history(nil, gone)...)
+			service.answers = append(row.closed, of(nil, gone)...)
 			continues, err := (&Client{Service: service, Namespace: "shop"}).Signal(t.Context(),
 				Signal{Execution: Execution{ID: "e1"}, To: row.runID, RequestID: "r1", Name: "approve", Unanswered: true})
 			require.ErrorIs(t, err, row.want)

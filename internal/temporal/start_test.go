@@ -70,6 +70,21 @@ func (f *startService) DescribeWorkflowExecution(_ context.Context, r *describeR
 	return &describeResponse{}, nil
 }
 
+// result is what a call returned.
+type result[T any] struct {
+	value T
+	err   error
+}
+
+// must holds what a call returned, whose error fails the test that in is given.
+func must[T any](value T, err error) result[T] { return result[T]{value, err} }
+
+func (r result[T]) in(t testing.TB) T {
+	t.Helper()
+	require.NoError(t, r.err)
+	return r.value
+}
+
 func starterOn(service *startService) *Client {
 	return &Client{Service: service, Namespace: "shop", Identity: "replica_1"}
 }
@@ -110,8 +125,7 @@ func alreadyStarted(requestID string) func(*startRequest) (*startResponse, error
 func TestStartAsksForTheWorkflowOfTheItem(t *testing.T) {
 	t.Parallel()
 	service := &startService{}
-	runID, err := starterOn(service).Start(t.Context(), anItem())
-	require.NoError(t, err)
+	runID := must(starterOn(service).Start(t.Context(), anItem())).in(t)
 	require.Equal(t, "run", runID)
 
 	require.Len(t, service.started, 1)
@@ -141,8 +155,7 @@ func TestStartLeavesOutWhatTheItemHasNot(t *testing.T) {
 	service := &startService{}
 	item := anItem()
 	item.ExecutionTimeout, item.Traceparent = 0, ""
-	_, err := starterOn(service).Start(t.Context(), item)
-	require.NoError(t, err)
+	must(starterOn(service).Start(t.Context(), item)).in(t)
 	require.Nil(t, service.started[0].WorkflowExecutionTimeout)
 	require.Nil(t, service.started[0].Header)
 }
@@ -152,25 +165,21 @@ func TestSameItemGivesTheSameRequest(t *testing.T) {
 	service := &startService{}
 	item := anItem()
 	for range 2 {
-		_, err := starterOn(service).Start(t.Context(), item)
-		require.NoError(t, err)
+		must(starterOn(service).Start(t.Context(), item)).in(t)
 		// The request contains nothing that differs between claims of the same item.
 		item.UnansweredFor = time.Minute
 	}
 	require.True(t, proto.Equal(service.started[0], service.started[1]))
 	deterministic := proto.MarshalOptions{Deterministic: true}
-	first, err := deterministic.Marshal(service.started[0])
-	require.NoError(t, err)
-	second, err := deterministic.Marshal(service.started[1])
-	require.NoError(t, err)
+	first := must(deterministic.Marshal(service.started[0])).in(t)
+	second := must(deterministic.Marshal(service.started[1])).in(t)
 	require.Equal(t, first, second)
 }
 
 func TestInputHasExactlyTheKeysOfTheContract(t *testing.T) {
 	t.Parallel()
 	service := &startService{}
-	_, err := starterOn(service).Start(t.Context(), anItem())
-	require.NoError(t, err)
+	must(starterOn(service).Start(t.Context(), anItem())).in(t)
 	require.Len(t, service.started[0].Input.Payloads, 1)
 	require.JSONEq(t, `{
 		"executionId": "11111111-1111-4111-8111-111111111111",
@@ -199,8 +208,7 @@ func TestParamsReachTheWorkflowAsTheyWereStored(t *testing.T) {
 			service := &startService{}
 			item := anItem()
 			item.Params = []byte(params)
-			_, err := starterOn(service).Start(t.Context(), item)
-			require.NoError(t, err)
+			must(starterOn(service).Start(t.Context(), item)).in(t)
 			data := string(service.started[0].Input.Payloads[0].Data)
 			require.True(t, strings.HasSuffix(data, `,"params":`+params+`}`), "params are copied byte for byte")
 		})
@@ -227,8 +235,7 @@ func TestInputThatTemporalWouldRefuseIsNotSent(t *testing.T) {
 func TestAlreadyStartedByOurOwnRequestIsSuccess(t *testing.T) {
 	t.Parallel()
 	service := &startService{start: alreadyStarted("pgdispatch-" + anItem().ID)}
-	runID, err := starterOn(service).Start(t.Context(), anItem())
-	require.NoError(t, err)
+	runID := must(starterOn(service).Start(t.Context(), anItem())).in(t)
 	require.Equal(t, "run-there", runID)
 	require.Empty(t, service.described, "the request ID identifies the start")
 }
@@ -237,8 +244,7 @@ func TestAlreadyStartedWithOurMemoIsAdopted(t *testing.T) {
 	t.Parallel()
 	service := &startService{start: alreadyStarted("made-by-the-server"),
 		describe: describedAs("run-continued", anItem().ID)}
-	runID, err := starterOn(service).Start(t.Context(), anItem())
-	require.NoError(t, err)
+	runID := must(starterOn(service).Start(t.Context(), anItem())).in(t)
 	require.Equal(t, "run-continued", runID)
 	require.Len(t, service.described, 1)
 	require.Equal(t, "shop", service.described[0].Namespace)

@@ -31,7 +31,7 @@ type (
 type fakeService struct {
 	Service // starts nothing
 
-	answers  []func() (*historyResponse, error)
+	answers  history
 	requests []*historyRequest
 
 	namespace error                             // the answer of DescribeNamespace
@@ -107,6 +107,9 @@ func (f *fakeService) DescribeNamespace(context.Context, *workflowservice.Descri
 	...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error) {
 	return &namespaceAnswer{NamespaceInfo: &namespacepb.NamespaceInfo{State: f.state}}, f.namespace
 }
+
+// history is what requests for a history are answered, one after another.
+type history []func() (*historyResponse, error)
 
 // closed answers with a close event.
 func closed(event *historypb.HistoryEvent) func() (*historyResponse, error) {
@@ -368,7 +371,7 @@ func TestProbeSaysWhyTheNamespaceIsRefusedAndWhatToDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			err := (&Client{Service: &fakeService{namespace: c.describe, state: c.state,
-				answers: []func() (*historyResponse, error){fails(c.history)}}, Namespace: "shop"}).Probe(t.Context())
+				answers: history{fails(c.history)}}, Namespace: "shop"}).Probe(t.Context())
 			if c.want == "" {
 				require.NoError(t, err)
 				return
