@@ -17,9 +17,7 @@ func (f fixture) activity(w tenant) tenant {
 }
 
 func TestADefinitionOfAnActivityHasATimeoutAndKeepsItsKind(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	add := func(columns, values string) string {
 		return `insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue, ` + columns + `)
 			values ('` + w.workspace + `', gen_random_uuid()::text, 'Send', 'mails', ` + values + `)`
@@ -54,9 +52,7 @@ func TestADefinitionOfAnActivityHasATimeoutAndKeepsItsKind(t *testing.T) {
 
 // An item's own options are those of its definition's kind, whatever else its definition asks for.
 func TestStartOptionsOfAnItemAreThoseOfItsKind(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	a := f.activity(w)
 	insert := `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, start_options)
 		values ($1, $2, $3::jsonb) returning id`
@@ -71,9 +67,7 @@ func TestStartOptionsOfAnItemAreThoseOfItsKind(t *testing.T) {
 		{a, `{"start_to_close_timeout": "0s"}`, `start_options.start_to_close_timeout is "0s"`},
 	} {
 		for _, statement := range []string{insert, enqueue} {
-			refused := f.refused(statement, of.workspace, of.definition, of.options)
-			require.Equal(t, "PGD11", refused.Code)
-			require.Contains(t, refused.Message, of.message)
+			f.refusedAs("PGD11", of.message, statement, of.workspace, of.definition, of.options)
 		}
 	}
 	id := one[int64](f, insert, a.workspace, a.definition,
@@ -85,7 +79,6 @@ func TestStartOptionsOfAnItemAreThoseOfItsKind(t *testing.T) {
 }
 
 func TestAnActivityTakesNoSignals(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	w := f.activity(f.tenant("PRO"))
 	id := f.item(w)
@@ -93,16 +86,12 @@ func TestAnActivityTakesNoSignals(t *testing.T) {
 	require.Equal(t, "PGD44", f.refused(signal, f.execution(id)).Code, "not claimed yet")
 	f.dispatched(f.claim(1))
 	f.exec("delete from pgdispatch.workflow_definitions where id = $1", w.definition)
-	refused := f.refused(signal, f.execution(id))
-	require.Equal(t, "PGD44", refused.Code, "the execution knows")
-	require.Contains(t, refused.Message, "is an activity and takes no signals")
+	f.refusedAs("PGD44", "is an activity and takes no signals", signal, f.execution(id))
 }
 
 // A start that may have arrived is repeated as what it was: a workflow and an activity of one ID are two.
 func TestAClaimTellsTheKindAndTheExecutionKeepsIt(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	a := f.activity(w)
 	ids := []int64{f.item(w), f.item(a)}
 	b := f.claim(5)
@@ -123,9 +112,7 @@ func TestAClaimTellsTheKindAndTheExecutionKeepsIt(t *testing.T) {
 }
 
 func TestOnlyActivitiesWaitWhileTemporalStartsNone(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	a := f.activity(w)
 	waiting, given := f.items(a, 3), f.items(w, 2)
 	require.ElementsMatch(t, []string{"", " activities"}, one[[]string](f, "select pgdispatch.namespaces_in_use()"))
@@ -143,9 +130,7 @@ func TestOnlyActivitiesWaitWhileTemporalStartsNone(t *testing.T) {
 }
 
 func TestAnUnansweredStartOfAnActivityWaitsLikeTheOthers(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	unanswered := []int64{f.item(w), f.item(f.activity(w))}
 	f.release(f.claim(5), true)
 	require.Equal(t, unanswered[:1], f.claimAround(5, map[string]int{"default activities": 0}).ids())

@@ -25,8 +25,7 @@ func (f fixture) arguments(verb string, id int64, execution, workspace string) [
 	}
 	parameters.once.Do(func() {
 		parameters.of = map[string][]string{}
-		conn, err := f.pool.Acquire(f.t.Context())
-		require.NoError(f.t, err)
+		conn := must(f.pool.Acquire(f.t.Context())).in(f.t)
 		defer conn.Release()
 		for _, verb := range sql.Verbs() {
 			statement, err := conn.Conn().Prepare(f.t.Context(), "", sql.Text(verb))

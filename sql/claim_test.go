@@ -2,35 +2,18 @@ package sql_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-func TestClaimTakesPriorityBeforeFairnessBeforeAge(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	a, b := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
-	old := f.at(a, 0, -time.Hour)
-	older := f.at(a, 0, -2*time.Hour)
-	young := f.at(b, 0, -time.Minute)
-	urgent := f.at(b, 1, -time.Second)
-
-	require.Equal(t, []int64{urgent}, f.claim(1).ids(), "priority first")
-	require.Equal(t, []int64{older}, f.claim(1).ids(), "then by turn, within the workspace by age")
-	require.Equal(t, []int64{young}, f.claim(1).ids(), "then the other's turn, although its item is younger")
-	require.Equal(t, []int64{old}, f.claim(1).ids())
-}
-
 func TestClaimLeavesWhatIsNotDueAndSaysWhenItIs(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	require.Nil(t, f.claim(10).lookAgainIn, "no item becomes due later")
 	later := f.at(w, 0, time.Hour)
 	sooner := f.at(w, 5, 10*time.Minute)
@@ -39,42 +22,25 @@ func TestClaimLeavesWhatIsNotDueAndSaysWhenItIs(t *testing.T) {
 	require.False(t, answer.more)
 	require.InDelta(t, 10*time.Minute, *answer.lookAgainIn, float64(time.Minute))
 
-	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where id = $1", sooner)
+	f.set("run_at = now()", sooner)
 	answer = f.claim(10)
 	require.Equal(t, []int64{sooner}, answer.ids())
 	require.InDelta(t, time.Hour, *answer.lookAgainIn, float64(time.Minute))
 
-	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where id = $1", later)
+	f.set("run_at = now()", later)
 	require.Equal(t, []int64{later}, f.claim(10).ids())
 }
 
 func TestClaimSaysWhenAnUnansweredStartIsDue(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.item(f.tenant("FREE"))
-	b := f.claim(1)
+	f, b := openClaimed(t, "FREE", 1)
 	all[int64](f, sql.Text("retry"), b.ids(), b.tokens(), []string{"no answer"}, []time.Duration{time.Hour}, []bool{true})
 	answer := f.claim(1)
 	require.Empty(t, answer.items)
 	require.InDelta(t, time.Hour, *answer.lookAgainIn, float64(time.Minute))
 }
 
-func TestUnansweredStartsComeFirstAndNeedNoRoom(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
-	unanswered := f.item(w)
-	f.release(f.claim(1), true)
-	f.at(w, 100, 0)
-	f.at(f.tenant("FREE"), 100, 0)
-	require.Equal(t, []int64{unanswered}, f.claim(1).ids(), "before any priority, though its workspace is full")
-	require.Len(t, f.claim(10).items, 1, "only the other workspace's item: this one's slot is still held")
-}
-
 func TestUnansweredStartHoldsItsSlotUntilItIsAnswered(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.items(w, 2)
 	first := f.claim(10)
 	f.release(first, true)
@@ -93,9 +59,7 @@ func TestUnansweredStartHoldsItsSlotUntilItIsAnswered(t *testing.T) {
 }
 
 func TestReleaseWithoutDoubtGivesTheSlotBack(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.at(w, 0, -time.Minute)
 	urgent := int64(0)
 	b := f.claim(10)
@@ -107,7 +71,6 @@ func TestReleaseWithoutDoubtGivesTheSlotBack(t *testing.T) {
 }
 
 func TestClaimDemandsReadCommitted(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		f.item(f.tenant("PRO"))
@@ -122,25 +85,11 @@ func TestClaimDemandsReadCommitted(t *testing.T) {
 	}
 }
 
-func TestNodeIDsAreTheNewestVersions(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
-	newest := f.version(w.definition, 10, `{"nodes": [{"id": "x"}, {"id": "y"}], "edges": [{"from": "x", "to": "y"}]}`)
-	f.version(w.definition, 9, `{"nodes": [{"id": "old"}]}`)
-	f.item(w)
-	item := f.claim(1).items[0]
-	require.Equal(t, newest, *item.WorkflowDefinitionVersionID)
-	require.Equal(t, `["x", "y"]`, *item.NodeIDs)
-}
-
 func TestARepeatedStartKeepsItsVersionAndANewOneTakesTheNewest(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.item(w)
 	f.release(f.claim(1), true)
-	second := f.version(w.definition, 2, `{"nodes": []}`)
+	f.version(w.definition, 2, `{"nodes": []}`)
 	repeat := f.claim(1)
 	require.Equal(t, w.version, *repeat.items[0].WorkflowDefinitionVersionID,
 		"the start may have arrived, so it is repeated unchanged")
@@ -149,13 +98,14 @@ func TestARepeatedStartKeepsItsVersionAndANewOneTakesTheNewest(t *testing.T) {
 
 	f.item(w)
 	f.release(f.claim(1), false)
-	third := f.version(w.definition, 3, `{"nodes": []}`)
-	require.NotEqual(t, second, third)
-	require.Equal(t, third, *f.claim(1).items[0].WorkflowDefinitionVersionID)
+	newest := f.version(w.definition, 10, `{"nodes": [{"id": "x"}, {"id": "y"}], "edges": [{"from": "x", "to": "y"}]}`)
+	f.version(w.definition, 9, `{"nodes": [{"id": "old"}]}`)
+	item := f.claim(1).items[0]
+	require.Equal(t, newest, *item.WorkflowDefinitionVersionID)
+	require.Equal(t, `["x", "y"]`, *item.NodeIDs)
 }
 
 func TestWhatWasDeletedIsAProblemOfItsItemsOnly(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	noWorkspace, noDefinition, noVersion, whole := f.tenant("PRO"), f.tenant("PRO"), f.tenant("PRO"), f.tenant("PRO")
 	want := map[int64]string{
@@ -177,9 +127,7 @@ func TestWhatWasDeletedIsAProblemOfItsItemsOnly(t *testing.T) {
 }
 
 func TestAVersionDeletedUnderAnUnansweredStartIsAProblem(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.item(w)
 	f.release(f.claim(1), true)
 	f.version(w.definition, 2, `{"nodes": []}`)
@@ -188,7 +136,6 @@ func TestAVersionDeletedUnderAnUnansweredStartIsAProblem(t *testing.T) {
 }
 
 func TestAnItemThatLostItsHolderThreeTimesIsAProblem(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	id := f.item(f.tenant("FREE"))
 	for range 3 {
@@ -210,24 +157,22 @@ func TestAHeadThatWasWithdrawnHidesNothingBehindIt(t *testing.T) {
 		"cancelled": "select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue where id = $1",
 		"deleted":   "delete from pgdispatch.workflow_execution_queue where id = $1",
 	} {
-		f := open(t)
-		w := f.tenant("PRO")
-		f.maxClaims(0)
-		behind, head := f.at(w, 0, 0), f.at(w, 9, 0)
-		f.claim(10)
-		f.exec(withdraw, head)
-		f.maxClaims(10)
-		require.Equal(t, []int64{behind}, f.claimAll(10).ids(), name)
+		t.Run(name, func(t *testing.T) {
+			f, w := openFor(t, "PRO")
+			f.maxClaims(0)
+			behind, head := f.at(w, 0, 0), f.at(w, 9, 0)
+			f.claim(10)
+			f.exec(withdraw, head)
+			f.maxClaims(10)
+			require.Equal(t, []int64{behind}, f.claimAll(10).ids(), name)
+		})
 	}
 }
 
 func TestAHeadThatSomebodyHoldsIsPassedOver(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w, other := f.tenant("PRO"), f.tenant("PRO")
+	f, w, other := openForTwo(t, "PRO", "PRO")
 	held := f.item(w)
-	holder, _ := f.begin()
-	holder.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", held)
+	f.lock(held)
 	free, second := f.item(w), f.item(other)
 	require.ElementsMatch(t, []int64{free, second}, f.claim(10).ids())
 	answer := f.claim(10)
@@ -236,16 +181,161 @@ func TestAHeadThatSomebodyHoldsIsPassedOver(t *testing.T) {
 }
 
 func TestClaimRowsSayHowLongTheyWaited(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
-	f.exec("set session_replication_role = replica; " +
-		fmt.Sprintf(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, created_at,
-			run_at)
-			values ('%[1]s', '%[2]s', now() - interval '1 hour', now() - interval '2 hours'),
-			       ('%[1]s', '%[2]s', now() - interval '2 hours', now() - interval '1 hour'); `, w.workspace, w.definition) +
-		"reset session_replication_role")
+	f, w := openFor(t, "PRO")
+	f.untriggered(func(in fixture) {
+		in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, created_at, run_at)
+			values ($1, $2, now() - interval '1 hour', now() - interval '2 hours'),
+				($1, $2, now() - interval '2 hours', now() - interval '1 hour')`, w.workspace, w.definition)
+	})
 	for _, item := range f.claim(10).items {
 		require.InDelta(t, time.Hour, *item.Waited, float64(time.Minute), "since it was inserted and due")
+	}
+}
+
+// sentAgo ages an item's first start.
+func (f fixture) sentAgo(id int64, ago time.Duration) {
+	f.t.Helper()
+	f.exec("update pgdispatch.workflow_executions set first_sent_at = clock_timestamp() - $2::interval "+
+		"where queue_item_id = $1", id, ago)
+}
+
+func TestAClaimSaysForHowLongAStartHasBeenUnanswered(t *testing.T) {
+	f := open(t)
+	id := f.item(f.tenant("FREE"))
+	first := f.claim(1)
+	require.Zero(t, *first.items[0].UnansweredFor, "no start was sent before")
+	f.release(first, true)
+
+	f.sentAgo(id, 3*time.Hour)
+	for range 2 { // the first start stays the first
+		again := f.claim(1)
+		require.InDelta(t, 3*time.Hour, *again.items[0].UnansweredFor, float64(time.Minute))
+		f.release(again, true)
+	}
+	f.claim(1)
+	f.expire(id)
+	again := f.claim(1)
+	require.InDelta(t, 3*time.Hour, *again.items[0].UnansweredFor, float64(time.Minute), "a lost lease does not change it")
+}
+
+func TestAStartThatWasAnsweredIsNotTheFirst(t *testing.T) {
+	f := open(t)
+	id := f.item(f.tenant("FREE"))
+	f.release(f.claim(1), false)
+	f.sentAgo(id, 100*time.Hour)
+	known := f.claim(1)
+	require.Zero(t, *known.items[0].UnansweredFor, "every start sent then was rejected")
+	f.expire(id)
+	again := f.claim(1)
+	require.Less(t, *again.items[0].UnansweredFor, time.Hour, "the unanswered start was sent just now")
+}
+
+func TestAnItemWhoseExecutionIsGoneIsAsOldAsItself(t *testing.T) {
+	f := open(t)
+	f.item(f.tenant("FREE"))
+	f.release(f.claim(1), true)
+	f.exec("delete from pgdispatch.workflow_executions")
+	require.Positive(t, *f.claim(1).items[0].UnansweredFor, "no start was sent before it was enqueued")
+}
+
+// An epoch begins after commits may have been lost, claims among them. Temporal recognises a repeated start unless its
+// ID may be used again.
+func TestAnItemThatNamesItsIDMayHaveBeenStartedBeforeTheEpoch(t *testing.T) {
+	f, w := openFor(t, "ENTERPRISE")
+	claimed := func() map[int64]bool {
+		sent := map[int64]bool{}
+		for _, item := range f.claim(9).items {
+			sent[*item.ID] = *item.UnansweredFor > 0
+		}
+		return sent
+	}
+	named, other := f.named(w, "a"), f.item(w)
+	f.exec("delete from pgdispatch.epoch")
+	require.Equal(t, map[int64]bool{named: true, other: false}, claimed(), "before there is an epoch")
+	named = f.named(w, "b")
+	require.Equal(t, map[int64]bool{named: false}, claimed(), "in it")
+
+	for _, single := range []bool{true, false} {
+		named, other = f.named(w, "c"), f.item(w)
+		f.exec("delete from pgdispatch.epoch")
+		f.exec(sql.Text("epoch"))
+		sent := map[int64]bool{}
+		if single {
+			in, tx := f.begin()
+			in.exec(sql.Text("lock_claims"))
+			rows := must(tx.Query(t.Context(), sql.Text("claim_single"), "replica-1", lease, nil, f.epoch(), 9, 0, 0,
+				w.workspace, 0, 9, time.Time{}, 0, 0, 0, 0, "default")).in(t)
+			answer := must(pgx.CollectRows(rows, pgx.RowToMap)).in(t)
+			for _, row := range answer {
+				sent[row["id"].(int64)] = row["unanswered_for"].(pgtype.Interval).Microseconds > 0
+			}
+			require.NoError(t, tx.Commit(t.Context()))
+		} else {
+			sent = claimed()
+		}
+		require.Equal(t, map[int64]bool{named: true, other: false}, sent, "single: %v", single)
+	}
+}
+
+// flood creates more urgent work than the replicas can do: n items of the highest priority before each claim.
+func (f fixture) flood(w tenant, n int) {
+	f.t.Helper()
+	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority)
+		select $1, $2, 100 from generate_series(1, $3::int)`, w.workspace, w.definition, n)
+}
+
+// overloaded has two workspaces without limits: the first is flooded, and the items of the second must not starve.
+func overloaded(t *testing.T) (f fixture, urgent, patient tenant) {
+	t.Helper()
+	f = open(t)
+	urgent, patient = f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")
+	f.maxClaims(100000)
+	f.flood(urgent, 200)
+	return f, urgent, patient
+}
+
+func TestALockedOldItemTakesNobodysTurn(t *testing.T) {
+	f, urgent, patient := overloaded(t)
+	locked := f.at(f.tenant("PRO"), 0, -2*time.Hour)
+	next := f.at(patient, 0, -time.Hour)
+	f.lock(locked)
+	given := []int64{}
+	for range 12 {
+		f.flood(urgent, 1)
+		given = append(given, f.claim(1).ids()...)
+	}
+	require.Contains(t, given, next)
+}
+
+func TestAgingIsASetting(t *testing.T) {
+	f, urgent, patient := overloaded(t)
+	f.exec("update pgdispatch.settings set priority_aging = '1 day'")
+	id := f.at(patient, 0, -time.Hour)
+	for range 25 {
+		f.flood(urgent, 1)
+		require.NotContains(t, f.claim(1).ids(), id)
+	}
+	f.exec("update pgdispatch.settings set priority_aging = '1 second'")
+	given := []int64{}
+	for range 11 {
+		f.flood(urgent, 1)
+		given = append(given, f.claim(1).ids()...)
+	}
+	require.Contains(t, given, id)
+}
+
+// A failover forgets the last claims and the sequence that numbered them, but not the replicas that hold them.
+func TestNoTokenOfAnEarlierEpochIsDrawnAgain(t *testing.T) {
+	f, w := openFor(t, "ENTERPRISE")
+	token := func() int64 { f.item(w); return *f.claim(1).items[0].LeaseToken }
+	before := token()
+	for _, begins := range []string{"select", sql.Text("epoch")} { // a claim begins it, too
+		f.exec("select setval('pgdispatch.lease_tokens', $1, false)", before)
+		f.exec("delete from pgdispatch.epoch")
+		f.exec(begins)
+		drawn := token()
+		require.Greater(t, drawn, before+1_000_000)
+		require.Less(t, token(), drawn+10, "an epoch begins once")
 	}
 }

@@ -24,21 +24,15 @@ func (f fixture) lastToken() int64 {
 func TestAReceiptIsWorthNothingWhereItMayBeFalse(t *testing.T) {
 	t.Parallel()
 	for name, receipt := range map[string]func(epoch string, last int64) (string, entry){
-		"another epoch": func(_ string, last int64) (string, entry) {
-			return nobody, entry{floor: last + 1, heldTo: last}
-		},
-		"no epoch": func(_ string, last int64) (string, entry) {
-			return "", entry{floor: last + 1, heldTo: last}
-		},
+		"another epoch": func(_ string, last int64) (string, entry) { return nobody, entry{floor: last + 1, heldTo: last} },
+		"no epoch":      func(_ string, last int64) (string, entry) { return "", entry{floor: last + 1, heldTo: last} },
 		"with a token that nobody has drawn": func(epoch string, last int64) (string, entry) {
 			return epoch, entry{heldTo: last + 1000}
 		},
 		"from before the last claims": func(epoch string, _ int64) (string, entry) { return epoch, entry{} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			w := f.tenant("PRO")
+			f, w := openFor(t, "PRO")
 			f.items(w, 10)
 			require.Len(t, f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 3}}}).ids, 3)
 			epoch, e := receipt(f.epoch(), f.lastToken())
@@ -51,24 +45,20 @@ func TestAReceiptIsWorthNothingWhereItMayBeFalse(t *testing.T) {
 }
 
 func TestWhatAReceiptBoundsIsNotCounted(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	f.items(w, 30)
 	f.dispatched(f.claim(6))
 	epoch, last := f.epoch(), f.lastToken()
 	s := f.ask(proposal{epoch: epoch, entries: []entry{{workspace: w.workspace, items: 2, held: 6, heldTo: last}}})
 	require.Len(t, s.ids, 2)
 	require.Nil(t, s.counted(0), "six plus two are within the limit")
-	s = f.ask(proposal{epoch: epoch, entries: []entry{{workspace: w.workspace, items: 1, held: 100, floor: 5}}})
+	s = f.ask(proposal{epoch: epoch, entries: []entry{{workspace: w.workspace, items: 1, held: 100, floor: last - 1}}})
 	require.EqualValues(t, 4, *s.counted(0), "counting begins at the floor")
-	require.EqualValues(t, 5, *s.Entries[0].LowestToken)
+	require.Equal(t, last-1, *s.Entries[0].LowestToken)
 }
 
 func TestWhatIsLeasedIsCountedFromItsReceiptOn(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	f.items(w, 20)
 	f.maxClaims(5)
 	require.Len(t, f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 3}}}).ids, 3)
@@ -99,7 +89,6 @@ func TestGrantsAddUp(t *testing.T) {
 			8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			f := open(t)
 			var entries []entry
 			for range 2 {
@@ -132,9 +121,7 @@ func TestAnItemThatIsChangedBesideAClaimIsNotTaken(t *testing.T) {
 			"lease_token = nextval('pgdispatch.lease_tokens')",
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			w := f.tenant("PRO")
+			f, w := openFor(t, "PRO")
 			f.item(w)
 			var s standing
 			f.beside(func(in fixture) { in.exec(change) }, func(in fixture) {
@@ -146,30 +133,25 @@ func TestAnItemThatIsChangedBesideAClaimIsNotTaken(t *testing.T) {
 }
 
 func TestOnlyAClaimGivesAnItemASlot(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	id := f.item(f.tenant("FREE"))
 	for _, session := range []string{"session_replication_role = origin", "session_replication_role = replica",
 		"pgdispatch.marked = on"} {
-		for name, set := range map[string]string{
-			"leased":     "status = 'CLAIMED', claimed_by = 'x', claimed_at = now(), lease_expires_at = now()",
-			"unanswered": "outcome_unknown = true",
-			"dispatched": "status = 'DISPATCHED', claimed_at = now(), dispatched_at = now()",
+		for _, set := range []string{
+			"status = 'CLAIMED', claimed_by = 'x', claimed_at = now(), lease_expires_at = now()", "outcome_unknown = true",
+			"status = 'DISPATCHED', claimed_at = now(), dispatched_at = now()",
 		} {
 			in, tx := f.begin()
 			in.exec("set local " + session)
-			refusal := in.refused("update pgdispatch.workflow_execution_queue set "+set+" where id = $1", id)
-			require.Equal(t, "PGD20", refusal.Code, name)
-			require.Contains(t, refusal.Message, "cannot take a slot without a claim", name)
+			in.refusedAs("PGD20", "cannot take a slot without a claim",
+				"update pgdispatch.workflow_execution_queue set "+set+" where id = $1", id)
 			require.NoError(t, tx.Rollback(t.Context()))
 		}
 	}
 }
 
 func TestAClaimThatTakesNothingWritesNothing(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	f.rate(w, 1)
 	in, tx := f.begin()
 	require.Empty(t, in.ask(proposal{doubts: 5, entries: []entry{{workspace: w.workspace, items: 5}}}).ids)
@@ -189,19 +171,14 @@ func TestAClaimThatTakesNothingWritesNothing(t *testing.T) {
 
 // Searches for leases and counts both use tokens.
 func TestALeaseThatIsPutBackDrawsAToken(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.item(f.tenant("PRO"))
-	b := f.claim(1)
+	f, b := openClaimed(t, "PRO", 1)
 	f.expire(b.ids()...)
 	require.Equal(t, 1, one[int](f, "select pgdispatch.requeue_expired(10)"))
 	require.Greater(t, one[int64](f, "select lease_token from pgdispatch.workflow_execution_queue"), b.tokens()[0])
 }
 
 func TestWhoHoldsASuspectGetsNothing(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	suspect := f.suspects(f.tenant("PRO"), 1)
 	f.exec("select pgdispatch.requeue_expired(10)")
 	f.items(w, 5)
@@ -226,48 +203,49 @@ func (f fixture) told(seen string) []string {
 		") l where l.changed", seen, 1000, one[string](f, sql.Text("epoch")))
 }
 
+// scene is a workspace with one item in each of these states.
+type scene struct {
+	fixture
+	w                tenant
+	running, claimed batch
+	waiting          int64
+}
+
 func TestEveryMoveSaysWhereToLook(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		do  func(f fixture, w tenant, running, claimed batch, waiting int64)
+		do  func(s scene)
 		all bool
 	}{
-		"an end": {do: func(f fixture, _ tenant, running, _ batch, _ int64) {
-			f.finish(running.ids()[0], "COMPLETED")
+		"an end":          {do: func(s scene) { s.finish(s.running.ids()[0], "COMPLETED") }},
+		"a batch of ends": {do: func(s scene) { s.completed(s.running.ids()...) }},
+		"a release":       {do: func(s scene) { s.release(s.claimed, false) }},
+		"a failure":       {do: func(s scene) { s.fail(s.claimed, "boom") }},
+		"a retry":         {do: func(s scene) { s.retry(s.claimed, "boom") }},
+		"a deleted holder": {do: func(s scene) {
+			s.exec("delete from pgdispatch.workflow_execution_queue where id = $1", s.running.ids()[0])
 		}},
-		"a batch of ends": {do: func(f fixture, _ tenant, running, _ batch, _ int64) { f.completed(running.ids()...) }},
-		"a release":       {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.release(claimed, false) }},
-		"a failure":       {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.fail(claimed, "boom") }},
-		"a retry":         {do: func(f fixture, _ tenant, _, claimed batch, _ int64) { f.retry(claimed, "boom") }},
-		"a deleted holder": {do: func(f fixture, _ tenant, running, _ batch, _ int64) {
-			f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", running.ids()[0])
+		"a priority":              {do: func(s scene) { s.set("priority = 5", s.waiting) }},
+		"a time":                  {do: func(s scene) { s.set("run_at = now()", s.waiting) }},
+		"an item":                 {do: func(s scene) { s.item(s.w) }},
+		"a workspace's own limit": {do: func(s scene) { s.setWorkspace(s.w, "max_concurrent_workflows = 9") }},
+		"a pause":                 {do: func(s scene) { s.setWorkspace(s.w, "paused = true") }},
+		"another plan":            {do: func(s scene) { s.setWorkspace(s.w, "plan = 'FREE'") }},
+		"a rate":                  {do: func(s scene) { s.rate(s.w, 5) }},
+		"a burst":                 {do: func(s scene) { s.setBurst(s.w, 9) }},
+		"a deleted workspace": {do: func(s scene) {
+			s.exec("delete from pgdispatch.workspaces where id = $1", s.w.workspace)
 		}},
-		"a priority": {do: func(f fixture, _ tenant, _, _ batch, waiting int64) {
-			f.exec("update pgdispatch.workflow_execution_queue set priority = 5 where id = $1", waiting)
+		"a plan's limit": {all: true, do: func(s scene) {
+			s.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 9")
 		}},
-		"a time": {do: func(f fixture, _ tenant, _, _ batch, waiting int64) {
-			f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where id = $1", waiting)
+		"a plan's burst": {all: true, do: func(s scene) {
+			s.exec("update pgdispatch.workspace_tiers set max_burst_workflows = 9")
 		}},
-		"an item": {do: func(f fixture, w tenant, _, _ batch, _ int64) { f.item(w) }},
-		"a workspace's own limit": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
-			f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 9 where id = $1", w.workspace)
-		}},
-		"a pause": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
-			f.exec("update pgdispatch.workspaces set paused = true where id = $1", w.workspace)
-		}},
-		"a rate": {do: func(f fixture, w tenant, _, _ batch, _ int64) { f.rate(w, 5) }},
-		"a deleted workspace": {do: func(f fixture, w tenant, _, _ batch, _ int64) {
-			f.exec("delete from pgdispatch.workspaces where id = $1", w.workspace)
-		}},
-		"a plan's limit": {all: true, do: func(f fixture, _ tenant, _, _ batch, _ int64) {
-			f.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 9")
-		}},
-		"a setting": {all: true, do: func(f fixture, _ tenant, _, _ batch, _ int64) { f.maxClaims(9) }},
+		"a setting": {all: true, do: func(s scene) { s.maxClaims(9) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			w := f.tenant("PRO")
+			f, w := openFor(t, "PRO")
 			f.item(f.tenant("PRO"))
 			f.items(w, 2)
 			running := f.claim(1)
@@ -282,7 +260,7 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 			waiting := f.at(w, 0, time.Hour)
 			seen := f.snapshot()
 			require.Empty(t, f.told(seen))
-			c.do(f, w, running, claimed, waiting)
+			c.do(scene{f, w, running, claimed, waiting})
 			want := w.workspace
 			if c.all {
 				want = "all"
@@ -294,40 +272,29 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 
 // hidden inserts items as logical replication does: triggers do not fire, and their transaction belongs to another
 // cluster.
-func (f fixture) hidden(w tenant, priority, n int, due time.Duration, xid string) []int64 {
+func (f fixture) hidden(w tenant, n int, xid string) (ids []int64) {
 	f.t.Helper()
-	in, tx := f.begin()
-	in.exec("set local session_replication_role = replica")
-	ids := all[int64](in, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority,
-		run_at, enqueue_xid)
-		select $1, $2, $3, now() + $5::interval, $6::text::xid8 from generate_series(1, $4::int)
-			returning id`, w.workspace, w.definition, priority, n, due, xid)
-	require.NoError(f.t, tx.Commit(f.t.Context()))
+	f.untriggered(func(in fixture) {
+		ids = all[int64](in, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id,
+			enqueue_xid)
+			select $1, $2, $4::text::xid8 from generate_series(1, $3::int) returning id`, w.workspace, w.definition, n, xid)
+	})
 	return ids
 }
 
 // Another cluster has other transaction IDs, higher or lower; an older memory must be reloaded completely.
 func TestAMemoryThatMayHaveMissedSomethingReadsEverythingAnew(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ forget string }{
-		"marks that it had not read were deleted": {
-			"update pgdispatch.mark_trim set trimmed_to = pg_snapshot_xmax(pg_current_snapshot())::text::xid8"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			w := f.tenant("PRO")
-			f.items(w, 1)
-			f.claim(1)
-			ids := f.hidden(w, 0, 2, 0, "3")
-			require.Empty(t, f.claim(5).items)
-			f.exec("select pg_current_xact_id()")
-			f.exec(c.forget)
-			require.Equal(t, ids, f.claim(5).ids())
-			require.Empty(t, f.claim(5).items)
-		})
-	}
-	f := open(t)
+	f, w := openFor(t, "PRO")
+	f.items(w, 1)
+	f.claim(1)
+	ids := f.hidden(w, 2, "3")
+	require.Empty(t, f.claim(5).items)
+	f.exec("select pg_current_xact_id()")
+	f.exec("update pgdispatch.mark_trim set trimmed_to = pg_snapshot_xmax(pg_current_snapshot())::text::xid8")
+	require.Equal(t, ids, f.claim(5).ids(), "marks that it had not read were deleted")
+	require.Empty(t, f.claim(5).items)
+
+	f = openAlone(t)
 	gap := func(seen string) bool {
 		return one[bool](f, "select l.gap from ("+sql.Text("look")+") l limit 1", seen, 1000, one[string](f,
 			sql.Text("epoch")))

@@ -37,14 +37,12 @@ func openCrashing(t testing.TB) crashing {
 // crashes the server. more are further settings of the connection.
 func (c crashing) quietly(act func(replica fixture), more ...string) {
 	c.t.Helper()
-	config, err := pgxpool.ParseConfig(c.url)
-	require.NoError(c.t, err)
+	config := must(pgxpool.ParseConfig(c.url)).in(c.t)
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
 	for n := 0; n < len(more); n += 2 {
 		config.ConnConfig.RuntimeParams[more[n]] = more[n+1]
 	}
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	require.NoError(c.t, err)
+	pool := must(pgxpool.NewWithConfig(context.Background(), config)).in(c.t)
 	defer pool.Close()
 	require.NoError(c.t, c.cluster.HoldWAL(c.t.Context()))
 	c.exec("select pg_current_xact_id()") // makes durable what came before
@@ -133,8 +131,7 @@ func verbsIn(t *testing.T, page, from, to string) (verbs []string) {
 
 func TestThePageSaysWhatACrashDoesToEachStatementOfAReplica(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "contributing", "crashes.md"))
-	require.NoError(t, err)
+	page := must(os.ReadFile(filepath.Join("..", "docs", "contributing", "crashes.md"))).in(t)
 	const durably = "commit_durably()"
 	durable, written := []string{"claim", "claim_head", "claim_single"}, []string{}
 	for _, verb := range sql.Verbs() {

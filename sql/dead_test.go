@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
@@ -21,12 +20,8 @@ type replay struct {
 
 func (f fixture) replay(id int64) replay {
 	f.t.Helper()
-	rows, err := f.db.Query(f.t.Context(), "select r.id, r.execution_id::text, r.replayed from pgdispatch.replay($1) r",
-		f.execution(id))
-	require.NoError(f.t, err)
-	answer, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[replay])
-	require.NoError(f.t, err)
-	return answer
+	return rowsOf[replay](f, "select r.id, r.execution_id::text, r.replayed from pgdispatch.replay($1) r",
+		f.execution(id))[0]
 }
 
 // replayed replays a dead letter and returns the new item.
@@ -80,9 +75,7 @@ func (f fixture) listed() []int64 {
 }
 
 func TestAReplayIsANewItemWithTheSameWork(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	id := one[int64](f, `insert into pgdispatch.workflow_execution_queue
 			(workspace_id, workflow_definition_id, params, priority, traceparent, idempotency_key, run_at)
 		values ($1, $2, '{"quote": "''; drop table x; --", "n": 1e400}', 7,
@@ -113,7 +106,6 @@ func TestAReplayIsANewItemWithTheSameWork(t *testing.T) {
 }
 
 func TestADeadLetterIsReplayedOnce(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	id := f.dead(f.tenant("FREE"), 1)[0]
 	again := f.replayed(id)
@@ -134,42 +126,37 @@ func TestADeadLetterIsReplayedOnce(t *testing.T) {
 }
 
 func TestAReplayThatFailedIsReplayedInItsTurn(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	first := f.dead(f.tenant("FREE"), 1)[0]
 	second := f.replayed(first)
 	f.killed(1)
 	require.Equal(t, []int64{second}, f.listed(), "only the newest is a dead letter")
 	third := f.replayed(first)
-	require.Equal(t, second,
-		one[int64](f, "select replay_of from pgdispatch.workflow_execution_queue where id = $1", third))
+	require.Equal(t, second, column[int64](f, third, "replay_of"))
 	f.killed(1)
 	fourth := f.replayed(second)
-	require.Equal(t, third,
-		one[int64](f, "select replay_of from pgdispatch.workflow_execution_queue where id = $1", fourth))
+	require.Equal(t, third, column[int64](f, fourth, "replay_of"))
 	require.Equal(t, fourth, *f.replay(first).ID)
 	require.Empty(t, f.listed())
 }
 
 func TestAReplayThatWasWithdrawnLeavesTheDeadLetterOpen(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	id := f.dead(f.tenant("FREE"), 1)[0]
 	withdrawn := f.replayed(id)
-	require.True(t, one[bool](f, "select pgdispatch.cancel($1)", f.execution(withdrawn)))
+	require.True(t, f.cancel(withdrawn))
 	require.Equal(t, []int64{id}, f.listed())
 	require.Equal(t, "PGD24", f.refused("select pgdispatch.replay($1)", f.execution(withdrawn)).Code,
 		"a withdrawn item cannot be replayed")
 
 	again := f.replayed(id)
-	require.Equal(t, id, one[int64](f, "select replay_of from pgdispatch.workflow_execution_queue where id = $1", again))
-	require.True(t, one[bool](f, "select pgdispatch.cancel($1)", f.execution(again)))
+	require.Equal(t, id, column[int64](f, again, "replay_of"))
+	require.True(t, f.cancel(again))
 	require.True(t, f.discard(id), "it can be discarded")
 	require.Empty(t, f.listed())
 }
 
 func TestADiscardedDeadLetterIsListedNoMoreAndStays(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	ids := f.dead(f.tenant("PRO"), 2)
 	require.True(t, one[bool](f, "select pgdispatch.discard($1, 'Zoë, on call')", f.execution(ids[0])))
@@ -185,9 +172,7 @@ func TestADiscardedDeadLetterIsListedNoMoreAndStays(t *testing.T) {
 }
 
 func TestBulkReplayIsPlainSQL(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w, other := f.tenant("PRO"), f.tenant("PRO")
+	f, w, other := openForTwo(t, "PRO", "PRO")
 	f.dead(w, 3)
 	kept := f.dead(other, 1)
 	require.Equal(t, 3, one[int](f, `select count(*) filter (where r.replayed)
@@ -199,9 +184,7 @@ func TestBulkReplayIsPlainSQL(t *testing.T) {
 }
 
 func TestABulkReplayLeavesOutWhatIsNotOpenOrHasLostItsDefinition(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w, gone := f.tenant("PRO"), f.tenant("PRO")
+	f, w, gone := openForTwo(t, "PRO", "PRO")
 	ids := append(f.dead(w, 4), f.dead(gone, 1)...)
 	ids = append(ids, f.item(w), 999)
 	f.replayed(ids[0])
@@ -220,7 +203,6 @@ func TestABulkReplayLeavesOutWhatIsNotOpenOrHasLostItsDefinition(t *testing.T) {
 }
 
 func TestTwoReplaysAtOnceMakeOneItem(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	id := f.dead(f.tenant("FREE"), 1)[0]
 	execution := f.execution(id)
@@ -245,9 +227,7 @@ func TestTwoReplaysAtOnceMakeOneItem(t *testing.T) {
 }
 
 func TestAnOpenReplayIsInNobodysWay(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	ids := f.dead(w, 2)
 	in, _ := f.begin()
 	in.replayed(ids[0])
@@ -261,7 +241,6 @@ func TestAnOpenReplayIsInNobodysWay(t *testing.T) {
 }
 
 func TestWhatIsNoDeadLetterIsRefusedByName(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	dead := f.dead(f.tenant("FREE"), 1)[0]
 	id := f.item(f.tenant("FREE"))
@@ -293,7 +272,6 @@ func TestWhatIsNoDeadLetterIsRefusedByName(t *testing.T) {
 }
 
 func TestAReplayDeletedBeforeItsEndLeavesTheDeadLetterOpen(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	ids := f.dead(f.tenant("PRO"), 2)
 	waiting, failed := f.replayed(ids[0]), f.replayed(ids[1])
@@ -322,9 +300,7 @@ func (f fixture) find(values map[int]any) []int64 {
 }
 
 func TestDeadLettersAreReadPageByPageThoughManyFailedAtOneInstant(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	f.dead(w, 9)
 	f.exec(`update pgdispatch.workflow_execution_queue
 		set finished_at = timestamptz '2026-11-20 12:00:00.123456Z' + (id % 2) * interval '1 us'`)
@@ -342,23 +318,20 @@ func TestDeadLettersAreReadPageByPageThoughManyFailedAtOneInstant(t *testing.T) 
 		for page := next(failedAt, id); len(page) > 0; page = next(failedAt, id) {
 			got = append(got, page...)
 			require.LessOrEqual(t, len(got), len(want), "%s: no item appears twice", name)
-			id = page[len(page)-1]
-			failedAt = one[time.Time](f, "select finished_at from pgdispatch.workflow_execution_queue where id = $1", id)
+			last := page[len(page)-1]
+			id, failedAt = last, column[time.Time](f, last, "finished_at")
 		}
 		require.Equal(t, want, got, name)
 	}
 }
 
 func TestDeadLettersAreFoundByWorkspaceDefinitionErrorAndTime(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w, other := f.tenant("PRO"), f.tenant("FREE")
+	f, w, other := openForTwo(t, "PRO", "FREE")
 	a, b := f.dead(w, 1)[0], f.dead(w, 1)[0]
 	f.items(other, 1)
 	f.fail(f.claim(1), `100% of "it's"_BROKEN\`)
 	c := one[int64](f, "select max(id) from pgdispatch.workflow_execution_queue")
-	f.exec("update pgdispatch.workflow_execution_queue set finished_at = finished_at - interval '3 hours' where id = $1",
-		a)
+	f.set("finished_at = finished_at - interval '3 hours'", a)
 
 	require.Equal(t, []int64{c, b, a}, f.find(nil), "the newest first")
 	require.Equal(t, []int64{c, b}, f.find(map[int]any{9: 2}))

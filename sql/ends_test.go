@@ -1,11 +1,11 @@
 package sql_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -14,10 +14,7 @@ import (
 )
 
 func TestFinishCountsOnceWhoeverSaysItAndHoweverOften(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.items(f.tenant("PRO"), 1)
-	b := f.claim(1)
+	f, b := openClaimed(t, "PRO", 1)
 	id := *b.items[0].ID
 	f.dispatched(b)
 	require.True(t, f.finish(id, "COMPLETED"))
@@ -28,10 +25,7 @@ func TestFinishCountsOnceWhoeverSaysItAndHoweverOften(t *testing.T) {
 }
 
 func TestFinishKeepsHowAWorkflowEnded(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.items(f.tenant("PRO"), 5)
-	b := f.claim(5)
+	f, b := openClaimed(t, "PRO", 5)
 	f.dispatched(b)
 	for n, outcome := range []string{"COMPLETED", "FAILED", "CANCELED", "TERMINATED", "TIMED_OUT"} {
 		id := *b.items[n].ID
@@ -43,26 +37,20 @@ func TestFinishKeepsHowAWorkflowEnded(t *testing.T) {
 		require.Equal(t, want, f.status(id))
 		require.Equal(t, outcome,
 			one[string](f, "select status from pgdispatch.workflow_executions where queue_item_id = $1", id))
-		require.Equal(t, outcome != "COMPLETED",
-			one[bool](f, "select last_error is not null from pgdispatch.workflow_execution_queue where id = $1", id))
+		require.Equal(t, outcome != "COMPLETED", column[bool](f, id, "last_error is not null"))
 	}
 }
 
 func TestFinishRefusesAnOutcomeThatThereIsNot(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	for _, outcome := range []any{"CANCELLED", "completed", "", nil} {
-		refusal := f.refused(sql.Text("finish"), nobody, outcome, nil, nil)
-		require.Equal(t, "PGD22", refusal.Code)
-		require.Contains(t, refusal.Message, "it must be COMPLETED, FAILED, CANCELED, TERMINATED or TIMED_OUT")
+		f.refusedAs("PGD22", "it must be COMPLETED, FAILED, CANCELED, TERMINATED or TIMED_OUT",
+			sql.Text("finish"), nobody, outcome, nil, nil)
 	}
 }
 
 func TestFinishCutsAReasonThatIsTooLong(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.item(f.tenant("FREE"))
-	b := f.claim(1)
+	f, b := openClaimed(t, "FREE", 1)
 	f.dispatched(b)
 	f.exec("select pgdispatch.finish($1, 'FAILED', repeat('é', 5000))", *b.items[0].ExecutionID)
 	require.Equal(t, 2000, one[int](f, "select length(last_error) from pgdispatch.dead_letters"))
@@ -70,10 +58,7 @@ func TestFinishCutsAReasonThatIsTooLong(t *testing.T) {
 
 // Otherwise the watcher would describe it in Temporal forever.
 func TestFinishEndsAnExecutionWhoseItemWasDeleted(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.item(f.tenant("FREE"))
-	b := f.claim(1)
+	f, b := openClaimed(t, "FREE", 1)
 	f.dispatched(b)
 	f.exec("delete from pgdispatch.workflow_execution_queue")
 	execution := *b.items[0].ExecutionID
@@ -88,9 +73,7 @@ func TestFinishEndsAnExecutionWhoseItemWasDeleted(t *testing.T) {
 const adoptable = "select id::text from pgdispatch.workflow_executions where status = 'RUNNING'"
 
 func TestCancelWithdrawsWhatWaitsAndNothingElse(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	id := f.item(w)
 	cancel := func(id int64) bool { return one[bool](f, sql.Text("cancel"), f.execution(id)) }
 	require.True(t, cancel(id))
@@ -110,7 +93,6 @@ func TestCancelWithdrawsWhatWaitsAndNothingElse(t *testing.T) {
 }
 
 func TestCancelEndsTheExecutionOfAnItemThatWasTried(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	id := f.item(f.tenant("FREE"))
 	f.release(f.claim(1), false)
@@ -120,10 +102,7 @@ func TestCancelEndsTheExecutionOfAnItemThatWasTried(t *testing.T) {
 }
 
 func TestExpiredLeasesGoBackOnceAndLiveOnesStay(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.items(f.tenant("PRO"), 3)
-	b := f.claim(3)
+	f, b := openClaimed(t, "PRO", 3)
 	f.expire(b.ids()[:2]...)
 	requeue := func(atMost int) int { return one[int](f, "select pgdispatch.requeue_expired($1)", atMost) }
 	require.Equal(t, 1, requeue(1))
@@ -137,42 +116,46 @@ func TestExpiredLeasesGoBackOnceAndLiveOnesStay(t *testing.T) {
 	require.Equal(t, []string{back, back, "DISPATCHED 1 0 0 f "}, state)
 }
 
-func TestExpiryIsFinalEvenWithoutASweeper(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.items(f.tenant("PRO"), 1)
-	b := f.claim(1)
-	f.expire(b.ids()...)
-	row := func() string { return one[string](f, "select q::text from pgdispatch.workflow_execution_queue q") }
-	before := row()
-	require.Empty(t, all[int64](f, sql.Text("heartbeat"), b.ids(), b.tokens(), lease))
-	require.Empty(t, f.dispatched(b))
-	require.Empty(t, f.release(b, false))
-	require.Empty(t, all[int64](f, sql.Text("fail"), b.ids(), b.tokens(), []string{"x"}))
-	require.Empty(t,
-		all[int64](f, sql.Text("retry"), b.ids(), b.tokens(), []string{"x"}, []time.Duration{0}, []bool{false}))
-	require.Empty(t, all[int64](f, sql.Text("release_owned"), "replica-1"))
-	require.Equal(t, before, row())
+// settlesNothing fails unless everything that a batch's holder may do leaves the rows as they are.
+func (f fixture) settlesNothing(b batch) {
+	f.t.Helper()
+	rows := func() []string {
+		return all[string](f, "select q::text from pgdispatch.workflow_execution_queue q order by q.id")
+	}
+	before := rows()
+	for _, changed := range [][]int64{f.heartbeat(b), f.dispatched(b), f.release(b, false), f.release(b, true),
+		f.fail(b, "x"), f.retry(b, "x")} {
+		require.Empty(f.t, changed)
+	}
+	require.Equal(f.t, before, rows())
+	require.Empty(f.t, all[string](f, "select error from pgdispatch.item_failures"))
 }
 
+func TestExpiryIsFinalEvenWithoutASweeper(t *testing.T) {
+	f, b := openClaimed(t, "PRO", 1)
+	f.expire(b.ids()...)
+	f.settlesNothing(b)
+	require.Empty(t, all[int64](f, sql.Text("release_owned"), "replica-1"))
+}
+
+// A holder may repeat a settle whose answer was lost, after another replica has claimed the item.
 func TestASettleWithAnOlderTokenChangesNothing(t *testing.T) {
 	t.Parallel()
-	f := open(t)
-	f.item(f.tenant("FREE"))
-	first := f.claim(1)
-	f.release(first, false)
-	second := f.claim(1)
-	require.Empty(t, f.dispatched(first))
-	require.Empty(t, f.release(first, false))
-	require.Empty(t, all[int64](f, sql.Text("fail"), first.ids(), first.tokens(), []string{"x"}))
-	require.Empty(t,
-		all[int64](f, sql.Text("retry"), first.ids(), first.tokens(), []string{"x"}, []time.Duration{0}, []bool{false}))
-	require.Empty(t, all[int64](f, sql.Text("heartbeat"), first.ids(), first.tokens(), lease))
-	require.Equal(t, second.ids(), f.dispatched(second))
+	for _, unanswered := range []bool{false, true} {
+		t.Run(fmt.Sprint(unanswered), func(t *testing.T) {
+			f, w := openFor(t, "FREE")
+			f.item(w)
+			first := f.claim(1)
+			f.release(first, unanswered)
+			second := f.claim(1)
+			require.Equal(t, first.ids(), second.ids())
+			f.settlesNothing(first)
+			require.Equal(t, second.ids(), f.dispatched(second))
+		})
+	}
 }
 
 func TestReleaseOwnedGivesBackAReplicasOwnClaimsOnly(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.items(f.tenant("PRO"), 3)
 	f.dispatched(f.claim(1))
@@ -186,12 +169,10 @@ func TestReleaseOwnedGivesBackAReplicasOwnClaimsOnly(t *testing.T) {
 }
 
 func TestAHolderThatComesBackClearsTheSuspicion(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	id := f.item(w)
 	lost := func() int {
-		return one[int](f, "select lost_lease_count from pgdispatch.workflow_execution_queue where id = $1", id)
+		return column[int](f, id, "lost_lease_count")
 	}
 	f.claim(1)
 	f.expire(id)
@@ -210,10 +191,7 @@ func (f fixture) result(id int64) string {
 }
 
 func TestFinishKeepsAResultThatIsNotTooLarge(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.items(f.tenant("ENTERPRISE"), 9)
-	b := f.claim(9)
+	f, b := openClaimed(t, "ENTERPRISE", 9)
 	f.dispatched(b)
 	f.exec(sql.Text("settings_set"), `{"result_bytes": 20}`, "me")
 	for n, row := range []struct {
@@ -239,9 +217,7 @@ func TestFinishKeepsAResultThatIsNotTooLarge(t *testing.T) {
 }
 
 func TestNoResultIsKeptWhereTheSettingsSaySo(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	id := f.oneRunning()
+	f, id := openRunning(t)
 	f.exec(sql.Text("settings_set"), `{"result_bytes": 0}`, "me")
 	require.True(t, one[bool](f, sql.Text("finish"), f.execution(id), "COMPLETED", nil, `1`))
 	require.Empty(t, f.result(id))
@@ -249,9 +225,7 @@ func TestNoResultIsKeptWhereTheSettingsSaySo(t *testing.T) {
 
 // Deep nesting exhausts the server's stack long before the size limit.
 func TestAResultThatNoServerCanReadEndsItsExecutionAllTheSame(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	id := f.oneRunning()
+	f, id := openRunning(t)
 	require.True(t,
 		one[bool](f, sql.Text("finish"), f.execution(id), "COMPLETED", nil, strings.Repeat("[", 30000)+
 			strings.Repeat("]", 30000)))
@@ -266,16 +240,14 @@ func (f fixture) finishAll(ids []int64, outcomes []string, reasons, results []an
 		executions[n] = f.execution(id)
 		of[executions[n]] = id
 	}
-	rows, err := f.db.Query(f.t.Context(), sql.Text("finish_all"), executions, outcomes, reasons, results)
-	require.NoError(f.t, err)
+	rows := must(f.db.Query(f.t.Context(), sql.Text("finish_all"), executions, outcomes, reasons, results)).in(f.t)
 	answer := map[int64]bool{}
 	var execution string
 	var first bool
-	_, err = pgx.ForEachRow(rows, []any{&execution, &first}, func() error {
+	must(pgx.ForEachRow(rows, []any{&execution, &first}, func() error {
 		answer[of[execution]] = first
 		return nil
-	})
-	require.NoError(f.t, err)
+	})).in(f.t)
 	return answer
 }
 
@@ -299,7 +271,6 @@ func (f fixture) ended(id int64) string {
 }
 
 func TestEndsTogetherAreWhatTheyAreOneByOne(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	ends := []struct {
 		outcome        string
@@ -341,17 +312,15 @@ func TestEndsTogetherAreWhatTheyAreOneByOne(t *testing.T) {
 }
 
 func TestEndsTogetherWaitForNobodyAndLeaveTheOthers(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	f.items(w, 5)
 	running := f.claim(4)
 	f.dispatched(running)
 	runs := running.ids()
 	claimed := f.claim(1).ids()[0]
 	waiting := f.item(w)
+	f.lock(runs[1])
 	application, _ := f.begin()
-	application.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", runs[1])
 	application.exec("select from pgdispatch.workflow_executions where queue_item_id = $1 for update", runs[2])
 
 	other := f.impatient()
@@ -369,13 +338,9 @@ func TestEndsTogetherWaitForNobodyAndLeaveTheOthers(t *testing.T) {
 
 // The caller gets the error and records the ends one by one.
 func TestEndsTogetherAreRefusedWhereOneIsNoEnd(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.items(f.tenant("PRO"), 2)
-	b := f.claim(2)
+	f, b := openClaimed(t, "PRO", 2)
 	f.dispatched(b)
-	refusal := f.refused(sql.Text("finish_all"), []string{f.execution(b.ids()[0]), f.execution(b.ids()[1])},
+	f.refusedAs("23514", "", sql.Text("finish_all"), []string{f.execution(b.ids()[0]), f.execution(b.ids()[1])},
 		[]string{"COMPLETED", "CANCELLED"}, []any{nil, nil}, []any{nil, nil})
-	require.Equal(t, "23514", refusal.Code)
 	require.Equal(t, "DISPATCHED", f.status(b.ids()[0]))
 }

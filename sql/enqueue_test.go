@@ -26,9 +26,7 @@ func (f fixture) left() int {
 }
 
 func TestEnqueueNeedsThreeColumns(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	var id int64
 	var execution string
 	row := f.db.QueryRow(t.Context(), `
@@ -54,9 +52,7 @@ func TestEnqueueNeedsThreeColumns(t *testing.T) {
 }
 
 func TestEnqueueTakesEveryOptionalColumn(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	trace := "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	f.exec(`insert into pgdispatch.workflow_execution_queue
 			(workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent)
@@ -67,9 +63,7 @@ func TestEnqueueTakesEveryOptionalColumn(t *testing.T) {
 }
 
 func TestEnqueueAcceptsDefaultsThatAClientSpellsOut(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.exec(`insert into pgdispatch.workflow_execution_queue
 			(id, execution_id, workspace_id, workflow_definition_id, status, priority, run_at, params, attempt_count,
 				failure_count,
@@ -82,7 +76,6 @@ func TestEnqueueAcceptsDefaultsThatAClientSpellsOut(t *testing.T) {
 }
 
 func TestEnqueueInTheTransactionThatMakesTheDefinition(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	in, tx := f.begin()
 	w := in.tenant("FREE")
@@ -92,20 +85,8 @@ func TestEnqueueInTheTransactionThatMakesTheDefinition(t *testing.T) {
 	require.Equal(t, []int64{id}, f.claim(10).ids())
 }
 
-func TestEnqueueThatIsRolledBackLeavesNothing(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
-	in, tx := f.begin()
-	in.items(w, 3)
-	require.NoError(t, tx.Rollback(t.Context()))
-	require.Zero(t, f.left())
-}
-
 func TestEnqueueManyRowsInOneStatement(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	a, b := f.tenant("PRO"), f.tenant("PRO")
+	f, a, b := openForTwo(t, "PRO", "PRO")
 	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
 		values ($1, $2, '{"n": 1}'), ($1, $2, '{"n": 2}'), ($3, $4, '{"n": 3}')`, a.workspace, a.definition, b.workspace,
 		b.definition)
@@ -114,24 +95,19 @@ func TestEnqueueManyRowsInOneStatement(t *testing.T) {
 }
 
 func TestEnqueueByBinaryCopy(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	rows := [][]any{}
 	for n := range 10 {
 		rows = append(rows, []any{uuid(t, w.workspace), uuid(t, w.definition), map[string]int{"n": n}})
 	}
-	n, err := f.pool.CopyFrom(t.Context(), queueTable, []string{"workspace_id", "workflow_definition_id", "params"},
-		pgx.CopyFromRows(rows))
-	require.NoError(t, err)
+	n := must(f.pool.CopyFrom(t.Context(), queueTable, []string{"workspace_id", "workflow_definition_id", "params"},
+		pgx.CopyFromRows(rows))).in(t)
 	require.EqualValues(t, 10, n)
 	require.Len(t, f.claim(20).items, 10)
 }
 
 func TestEnqueueByTextCopy(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	require.NoError(t, f.copyText("workspace_id, workflow_definition_id, params",
 		strings.Repeat(w.workspace+"\t"+w.definition+"\t{\"n\": 1}\n", 10)))
 	require.Len(t, f.claim(20).items, 10)
@@ -157,9 +133,7 @@ func (f fixture) copyText(columns, rows string) error {
 }
 
 func TestCopyWithOneBadRowLeavesNothing(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w, other := f.tenant("FREE"), f.tenant("FREE")
+	f, w, other := openForTwo(t, "FREE", "FREE")
 	good := w.workspace + "\t" + w.definition + "\t{}\n"
 	for name, bad := range map[string]struct{ row, code string }{
 		"no object":          {w.workspace + "\t" + w.definition + "\t[]\n", "PGD04"},
@@ -174,9 +148,7 @@ func TestCopyWithOneBadRowLeavesNothing(t *testing.T) {
 }
 
 func TestManyRowsWithOneBadRowLeaveNothing(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	statement := `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
 		select $1, $2, case n when 999 then '[]' else '{}' end::jsonb from generate_series(1, 1000) n`
 	require.Equal(t, "PGD04", f.refused(statement, w.workspace, w.definition).Code)
@@ -187,9 +159,7 @@ func TestManyRowsWithOneBadRowLeaveNothing(t *testing.T) {
 }
 
 func TestIdempotencyKeyIsUniqueInItsWorkspaceOnly(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	a, b := f.tenant("FREE"), f.tenant("FREE")
+	f, a, b := openForTwo(t, "FREE", "FREE")
 	f.exec(withKey, a.workspace, a.definition, "invoice-17")
 	refusal := f.refused(withKey, a.workspace, a.definition, "invoice-17")
 	require.Equal(t, "23505", refusal.Code)
@@ -203,9 +173,7 @@ func TestIdempotencyKeyIsUniqueInItsWorkspaceOnly(t *testing.T) {
 }
 
 func TestIdempotencyKeyOutlivesItsItem(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.exec(withKey, w.workspace, w.definition, "invoice-17")
 	claimed := f.claim(1)
 	f.dispatched(claimed)
@@ -214,9 +182,7 @@ func TestIdempotencyKeyOutlivesItsItem(t *testing.T) {
 }
 
 func TestReadsOfAnApplication(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	f.tenant("FREE")
 	f.items(w, 3)
 	f.at(w, 0, time.Hour)
@@ -232,9 +198,7 @@ func TestReadsOfAnApplication(t *testing.T) {
 }
 
 func TestPendingCountCountsUnansweredStartsToo(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.item(w)
 	f.release(f.claim(1), true)
 	require.Equal(t, 1, one[int](f, "select pgdispatch.pending_count($1)", w.workspace))
@@ -243,11 +207,7 @@ func TestPendingCountCountsUnansweredStartsToo(t *testing.T) {
 }
 
 func TestDeadLettersAreTheItemsThatFailedForGood(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
-	f.items(w, 3)
-	claimed := f.claim(3)
+	f, claimed := openClaimed(t, "PRO", 3)
 	one, two := *claimed.items[0].ID, *claimed.items[1].ID
 	all[int64](f, sql.Text("fail"), []int64{one}, claimed.tokens()[:1], []string{"input too large"})
 	f.dispatched(claimed)
@@ -259,9 +219,7 @@ func TestDeadLettersAreTheItemsThatFailedForGood(t *testing.T) {
 }
 
 func TestStartOptionsAreCheckedFieldByField(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	f.exec(
 		`update pgdispatch.workflow_definitions set start_options = '{"allow_overrides": ["task_queue"]}' where id = $1`,
 		w.definition)
@@ -302,19 +260,14 @@ func TestStartOptionsAreCheckedFieldByField(t *testing.T) {
 		`{"static_summary": "` + strings.Repeat("x", 70_000) +
 			`"}`: "start_options has 70022 bytes as text, the limit is 65536",
 	} {
-		refusal := f.refused(insert, w.workspace, w.definition, bad)
-		require.Equal(t, "PGD11", refusal.Code, bad)
-		require.Contains(t, refusal.Message, message)
-		require.NotEmpty(t, refusal.Hint)
+		f.refusedAs("PGD11", message, insert, w.workspace, w.definition, bad)
 	}
 	require.Equal(t, "PGD11", f.refused(`update pgdispatch.workflow_definitions set start_options = '{"memo": 1}'`).Code)
 	require.Equal(t, "PGD11", f.refused(`update pgdispatch.workflow_execution_queue set start_options = '{"x": 1}'`).Code)
 }
 
 func TestAnItemsStartOptionsReplaceThoseOfItsDefinition(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	f.exec(`update pgdispatch.workflow_definitions
 		set start_options = '{"workflow_run_timeout": "1h", "static_summary": "of the definition"}'`)
 	f.exec(`insert into pgdispatch.enqueue (workspace_id, workflow_definition_id, start_options)
@@ -322,8 +275,7 @@ func TestAnItemsStartOptionsReplaceThoseOfItsDefinition(t *testing.T) {
 		w.workspace, w.definition)
 	f.item(w)
 	store := &claim.Store{Pool: f.pool, Owner: "replica-1", Lease: lease}
-	batch, err := store.Claim(t.Context(), 10)
-	require.NoError(t, err)
+	batch := must(store.Claim(t.Context(), 10)).in(t)
 	require.Len(t, batch.Items, 2)
 	require.JSONEq(t, `{"workflow_run_timeout": "1h", "static_summary": "mine"}`, string(batch.Items[0].StartOptions))
 	require.JSONEq(t, `{"workflow_run_timeout": "1h", "static_summary": "of the definition"}`,

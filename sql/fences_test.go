@@ -9,19 +9,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// The first holder repeats a settle whose answer was lost, after another replica has claimed the item.
-func TestARepeatedStartHasATokenOfItsOwn(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.item(f.tenant("FREE"))
-	first := f.claim(1)
-	f.release(first, true)
-	second := f.claim(1)
-	require.Equal(t, first.ids(), second.ids())
-	require.Empty(t, f.release(first, true))
-	require.Equal(t, second.ids(), f.dispatched(second))
-}
-
 // beside runs do on its own connection while a transaction is open, commits the transaction once do has ended or waits
 // for a lock, and waits for do.
 func (f fixture) beside(open func(in fixture), do func(in fixture)) {
@@ -52,9 +39,7 @@ func TestAClaimThatWaitedCountsWhatItWaitedFor(t *testing.T) {
 		"rate's tokens": "update pgdispatch.workspaces set max_starts_per_second = 0.001",
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			w := f.tenant("ENTERPRISE")
+			f, w := openFor(t, "ENTERPRISE")
 			f.items(w, 5)
 			f.exec(limit)
 			one := []entry{{workspace: w.workspace, items: 1}}
@@ -69,23 +54,18 @@ func TestAClaimThatWaitedCountsWhatItWaitedFor(t *testing.T) {
 }
 
 func TestASweeperWaitsForNobody(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.items(f.tenant("PRO"), 2)
 	ids := f.claim(2).ids()
 	f.expire(ids...)
-	holder, _ := f.begin()
-	holder.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", ids[0])
+	f.lock(ids[0])
 	require.Equal(t, 1, one[int](f.impatient(), "select pgdispatch.requeue_expired(10)"))
 	require.Equal(t, []string{"CLAIMED", "PENDING"}, []string{f.status(ids[0]), f.status(ids[1])})
 }
 
 // The heartbeat was in time; it commits after the sweeper has read the lease in its previous state.
 func TestALeaseThatIsRenewedBesideASweeperStays(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.item(f.tenant("FREE"))
-	b := f.claim(1)
+	f, b := openClaimed(t, "FREE", 1)
 	f.expire(b.ids()...)
 	requeued := -1
 	var err error
@@ -101,7 +81,6 @@ func TestALeaseThatIsRenewedBesideASweeperStays(t *testing.T) {
 
 // Postgres had stopped before it read the statement, whose replica then gave up waiting and claimed again.
 func TestAReleaseThatIsExecutedLateLeavesWhatItsOwnerHasClaimedSince(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.items(f.tenant("PRO"), 2)
 	before := f.lastToken()
@@ -115,27 +94,24 @@ func TestAReleaseThatIsExecutedLateLeavesWhatItsOwnerHasClaimedSince(t *testing.
 func TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd(t *testing.T) {
 	t.Parallel()
 	for name, move := range map[string]func(in fixture, w tenant, waiting int64){
-		"an insert": func(in fixture, w tenant, _ int64) { in.item(w) },
-		"a transition": func(in fixture, _ tenant, waiting int64) {
-			in.exec("update pgdispatch.workflow_execution_queue set priority = 9 where id = $1", waiting)
-		},
-		"an end": func(in fixture, w tenant, _ int64) { in.finish(in.runs(w), "COMPLETED") },
-		"a change": func(in fixture, w tenant, _ int64) {
-			in.exec("update pgdispatch.workspaces set plan = 'PRO' where id = $1", w.workspace)
-		},
+		"an insert":    func(in fixture, w tenant, _ int64) { in.item(w) },
+		"a transition": func(in fixture, _ tenant, waiting int64) { in.set("priority = 9", waiting) },
+		"an end":       func(in fixture, w tenant, _ int64) { in.finish(in.runs(w), "COMPLETED") },
+		"a change":     func(in fixture, w tenant, _ int64) { in.setWorkspace(w, "plan = 'PRO'") },
 	} {
-		f := open(t)
-		w := f.tenant("FREE")
-		f.item(w)
-		f.dispatched(f.claim(1))
-		waiting := f.items(w, 2)[0]
-		f.exec(sql.Text("gate_open"))
-		in, tx := f.begin()
-		move(in, w, waiting)
-		shut := func() bool { return one[bool](f, sql.Text("gate_shut")) }
-		require.False(t, shut(), name)
-		require.NoError(t, tx.Commit(t.Context()))
-		require.True(t, shut(), name)
+		t.Run(name, func(t *testing.T) {
+			f, w := openFor(t, "FREE")
+			f.item(w)
+			f.dispatched(f.claim(1))
+			waiting := f.items(w, 2)[0]
+			f.exec(sql.Text("gate_open"))
+			in, tx := f.begin()
+			move(in, w, waiting)
+			shut := func() bool { return one[bool](f, sql.Text("gate_shut")) }
+			require.False(t, shut(), name)
+			require.NoError(t, tx.Commit(t.Context()))
+			require.True(t, shut(), name)
+		})
 	}
 }
 
@@ -144,4 +120,104 @@ func (f fixture) runs(w tenant) int64 {
 	return one[int64](f,
 		"select min(id) from pgdispatch.workflow_execution_queue where workspace_id = $1 and status = 'DISPATCHED'",
 		w.workspace)
+}
+
+// impatient returns a connection that fails rather than wait for a lock.
+func (f fixture) impatient() fixture {
+	f.t.Helper()
+	c := f.conn()
+	c.exec("set lock_timeout = '500ms'")
+	return c
+}
+
+func TestAnOpenEnqueueBlocksNobody(t *testing.T) {
+	f, w := openFor(t, "FREE")
+	waiting := f.item(w)
+	enqueuer, _ := f.begin()
+	enqueuer.items(w, 3)
+
+	other := f.impatient()
+	other.item(w)
+	other.setWorkspace(w, "plan = 'PRO', max_concurrent_workflows = 2, paused = false")
+	other.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 3 where plan = 'PRO'")
+	other.exec("update pgdispatch.workflow_definitions set max_attempts = 5 where id = $1", w.definition)
+	b := other.claim(10)
+	require.Len(t, b.items, 2)
+	require.Contains(t, b.ids(), waiting)
+	other.dispatched(b)
+	require.True(t, other.finish(waiting, "COMPLETED"))
+	other.exec("delete from pgdispatch.workspaces where id = $1", w.workspace)
+}
+
+func TestAnOpenEnqueueLocksNoRowThatOthersHave(t *testing.T) {
+	f, w := openFor(t, "FREE")
+	f.item(w)
+	f.claim(1)
+	enqueuer, _ := f.begin()
+	enqueuer.item(w)
+	for _, table := range []string{
+		"workspaces", "workspace_tiers", "workflow_definitions", "workflow_definition_versions", "settings", "rates",
+		"mark_trim", "epoch",
+		"workflow_execution_queue", "workflow_executions",
+	} {
+		in, tx := f.begin()
+		in.exec("select from pgdispatch." + table + " for update nowait")
+		require.NoError(t, tx.Rollback(t.Context()), table)
+	}
+}
+
+func TestAnEnqueueWaitsForNobody(t *testing.T) {
+	f, w := openFor(t, "PRO")
+	f.items(w, 3)
+	f.claim(1)
+	holder, _ := f.begin()
+	for _, statement := range []string{
+		"lock table pgdispatch.claim_lock in access exclusive mode",
+		"lock table pgdispatch.rates, pgdispatch.mark_trim, pgdispatch.settings, pgdispatch.workspace_tiers, " +
+			"pgdispatch.replicas, pgdispatch.workflow_executions in access exclusive mode",
+		"select from pgdispatch.workspaces for update",
+		"select from pgdispatch.workflow_definitions for update",
+		"select from pgdispatch.workflow_definition_versions for update",
+		"select from pgdispatch.workflow_execution_queue for update",
+		"insert into pgdispatch.marks (workspaces) select array[id] from pgdispatch.workspaces",
+		"delete from pgdispatch.marks",
+	} {
+		holder.exec(statement)
+	}
+	enqueuer := f.impatient()
+	enqueuer.items(w, 2)
+	enqueuer.exec(withKey, w.workspace, w.definition, "invoice-17")
+}
+
+func TestAnOpenClaimBlocksNoApplication(t *testing.T) {
+	f, w := openFor(t, "PRO")
+	f.items(w, 3)
+	running := f.claim(1)
+	f.dispatched(running)
+	claimer, _ := f.begin()
+	require.Len(t, claimer.claimBy("another", 1).items, 1)
+
+	application := f.impatient()
+	id := application.item(w)
+	require.True(t, application.cancel(id))
+	application.setWorkspace(w, "plan = 'ENTERPRISE'")
+	application.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 30 where plan = 'ENTERPRISE'")
+	application.exec("update pgdispatch.settings set max_claims = 10")
+	require.True(t, application.finish(running.ids()[0], "COMPLETED"), "a workflow's end does not wait")
+
+	// Claims are serialized.
+	application.refusedAs("55P03", "",
+		"do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode nowait; end $$")
+}
+
+func TestOneClaimAtATimeDecides(t *testing.T) {
+	f := open(t)
+	f.items(f.tenant("PRO"), 3)
+	claimer, tx := f.begin()
+	claimer.claimBy("another", 1)
+	locks := all[string](f, `select mode from pg_locks where relation = 'pgdispatch.claim_lock'::regclass and granted
+		and database = (select oid from pg_database where datname = current_database())`)
+	require.Equal(t, []string{"ShareRowExclusiveLock"}, locks)
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Len(t, f.claim(10).items, 3, "a rolled-back claim has taken nothing")
 }

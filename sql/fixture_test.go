@@ -2,8 +2,7 @@ package sql_test
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,9 +14,10 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
-	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
+
+func TestMain(m *testing.M) { sqltest.Main(m) }
 
 const lease = time.Minute
 
@@ -43,10 +43,47 @@ type replica struct {
 	store claim.Store
 }
 
-func open(t testing.TB) fixture {
+// open returns a fixture on a database of its own. From then on the test runs beside others.
+func open(t *testing.T) fixture {
+	t.Helper()
+	t.Parallel()
+	return openAlone(t)
+}
+
+// openAlone is for a test that runs beside no other, or has opened a fixture before.
+func openAlone(t *testing.T) fixture {
 	t.Helper()
 	pool := sqltest.Open(t)
 	return fixture{t: t, pool: pool, db: pool, replicas: &sync.Map{}}
+}
+
+// openFor returns a fixture with a tenant.
+func openFor(t *testing.T, plan string) (fixture, tenant) {
+	t.Helper()
+	f := open(t)
+	return f, f.tenant(plan)
+}
+
+// openForTwo returns a fixture with two tenants.
+func openForTwo(t *testing.T, first, second string) (fixture, tenant, tenant) {
+	t.Helper()
+	f := open(t)
+	return f, f.tenant(first), f.tenant(second)
+}
+
+// openClaimed returns a fixture with a tenant and its items, all of them claimed.
+func openClaimed(t *testing.T, plan string, items int) (fixture, batch) {
+	t.Helper()
+	f, w := openFor(t, plan)
+	f.items(w, items)
+	return f, f.claim(items)
+}
+
+// openRunning returns a fixture with one item whose workflow runs.
+func openRunning(t *testing.T) (fixture, int64) {
+	t.Helper()
+	f := open(t)
+	return f, f.oneRunning()
 }
 
 // on returns the same fixture on another connection or inside a transaction.
@@ -58,8 +95,7 @@ func (f fixture) on(db database) fixture {
 // conn returns the same fixture on its own connection.
 func (f fixture) conn() fixture {
 	f.t.Helper()
-	conn, err := f.pool.Acquire(f.t.Context())
-	require.NoError(f.t, err)
+	conn := must(f.pool.Acquire(f.t.Context())).in(f.t)
 	f.t.Cleanup(conn.Release)
 	return f.on(conn)
 }
@@ -77,17 +113,30 @@ func (f fixture) replicaConn() fixture {
 // begin returns the same fixture inside a transaction that is rolled back when the test ends.
 func (f fixture) begin() (fixture, pgx.Tx) {
 	f.t.Helper()
-	tx, err := f.pool.Begin(f.t.Context())
-	require.NoError(f.t, err)
+	tx := must(f.pool.Begin(f.t.Context())).in(f.t)
 	f.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return f.on(tx), tx
 }
 
 func (f fixture) exec(statement string, args ...any) int64 {
 	f.t.Helper()
-	tag, err := f.db.Exec(f.t.Context(), statement, args...)
-	require.NoError(f.t, err)
+	tag := must(f.db.Exec(f.t.Context(), statement, args...)).in(f.t)
 	return tag.RowsAffected()
+}
+
+// result is what a call returned.
+type result[T any] struct {
+	value T
+	err   error
+}
+
+// must holds what a call returned, whose error fails the test that in is given.
+func must[T any](value T, err error) result[T] { return result[T]{value, err} }
+
+func (r result[T]) in(t testing.TB) T {
+	t.Helper()
+	require.NoError(t, r.err)
+	return r.value
 }
 
 func one[T any](f fixture, statement string, args ...any) T {
@@ -99,11 +148,52 @@ func one[T any](f fixture, statement string, args ...any) T {
 
 func all[T any](f fixture, statement string, args ...any) []T {
 	f.t.Helper()
-	rows, err := f.db.Query(f.t.Context(), statement, args...)
-	require.NoError(f.t, err)
-	values, err := pgx.CollectRows(rows, pgx.RowTo[T])
-	require.NoError(f.t, err)
+	rows := must(f.db.Query(f.t.Context(), statement, args...)).in(f.t)
+	values := must(pgx.CollectRows(rows, pgx.RowTo[T])).in(f.t)
 	return values
+}
+
+// rowsOf returns the rows of a statement, each with one field for each column.
+func rowsOf[T any](f fixture, statement string, args ...any) []T {
+	f.t.Helper()
+	rows := must(f.db.Query(f.t.Context(), statement, args...)).in(f.t)
+	values := must(pgx.CollectRows(rows, pgx.RowToStructByPos[T])).in(f.t)
+	return values
+}
+
+// column returns what an expression gives for an item.
+func column[T any](f fixture, id int64, expression string) T {
+	f.t.Helper()
+	return one[T](f, "select "+expression+" from pgdispatch.workflow_execution_queue where id = $1", id)
+}
+
+// set updates items.
+func (f fixture) set(to string, ids ...int64) {
+	f.t.Helper()
+	f.exec("update pgdispatch.workflow_execution_queue set "+to+" where id = any ($1)", ids)
+}
+
+// setWorkspace updates a tenant's workspace.
+func (f fixture) setWorkspace(w tenant, to string) {
+	f.t.Helper()
+	f.exec("update pgdispatch.workspaces set "+to+" where id = $1", w.workspace)
+}
+
+// lock locks items until the test ends, or the transaction that it returns.
+func (f fixture) lock(ids ...int64) pgx.Tx {
+	f.t.Helper()
+	holder, tx := f.begin()
+	holder.exec("select from pgdispatch.workflow_execution_queue where id = any ($1) for update", ids)
+	return tx
+}
+
+// untriggered runs do in a transaction whose statements fire no trigger, as those of logical replication.
+func (f fixture) untriggered(do func(in fixture)) {
+	f.t.Helper()
+	in, tx := f.begin()
+	in.exec("set local session_replication_role = replica")
+	do(in)
+	require.NoError(f.t, tx.Commit(f.t.Context()))
 }
 
 // refused runs a statement that must fail and returns the database's error.
@@ -112,6 +202,17 @@ func (f fixture) refused(statement string, args ...any) *pgconn.PgError {
 	_, err := f.db.Exec(f.t.Context(), statement, args...)
 	require.Error(f.t, err, "%.300s %.300v", statement, args)
 	return f.pgError(err)
+}
+
+// refusedAs runs a statement that must fail with this SQLSTATE and a message with this text. It returns the error,
+// which has a hint if it is the product's own.
+func (f fixture) refusedAs(code, message, statement string, args ...any) *pgconn.PgError {
+	f.t.Helper()
+	refusal := f.refused(statement, args...)
+	require.Equal(f.t, code, refusal.Code, "%.300s %.300v: %s", statement, args, refusal.Message)
+	require.Contains(f.t, refusal.Message, message, "%.300s %.300v", statement, args)
+	require.False(f.t, refusal.Hint == "" && strings.HasPrefix(code, "PGD"), "%s has no hint", code)
+	return refusal
 }
 
 func (f fixture) pgError(err error) *pgconn.PgError {
@@ -139,6 +240,24 @@ func (f fixture) definition(workspace, name string) (definition, version string)
 		task_queue)
 		values ($1, $2, 'Report', 'reports') returning id::text`, workspace, name)
 	return definition, f.version(definition, 1, `{"nodes": [{"id": "fetch"}, {"id": "send"}]}`)
+}
+
+// tenants creates n workspaces, "full 1" and so on, each with one definition that has one version.
+func (f fixture) tenants(n int, plan string) {
+	f.t.Helper()
+	f.exec("insert into pgdispatch.workspaces (name, plan) select 'full ' || n, $2 from generate_series(1, $1::int) n", n,
+		plan)
+	f.exec(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
+		select id, 'report', 'Report', 'reports' from pgdispatch.workspaces`)
+	f.exec(`insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
+		select id, 1, '{"nodes": []}' from pgdispatch.workflow_definitions`)
+}
+
+// itemEach enqueues an item of each definition.
+func (f fixture) itemEach() {
+	f.t.Helper()
+	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
+		select workspace_id, id from pgdispatch.workflow_definitions`)
 }
 
 func (f fixture) version(definition string, number int, graph string) string {
@@ -179,219 +298,4 @@ func (f fixture) status(id int64) string {
 func (f fixture) execution(id int64) string {
 	f.t.Helper()
 	return one[string](f, "select execution_id::text from pgdispatch.workflow_execution_queue where id = $1", id)
-}
-
-// claimRow is an item as returned by a claim; nil fields are absent.
-type claimRow struct {
-	ID                          *int64
-	LeaseToken                  *int64
-	ExecutionID                 *string
-	WorkspaceID                 *string
-	WorkflowDefinitionID        *string
-	WorkflowDefinitionVersionID *string
-	Namespace                   *string
-	WorkflowType, TaskQueue     *string
-	Input, Kind                 string
-	ExecutionTimeout            *time.Duration
-	NodeIDs                     *string
-	Params, Traceparent         *string
-	AttemptCount, FailureCount  *int
-	MaxAttempts                 *int
-	Unanswered                  *bool `db:"outcome_unknown"`
-	UnansweredFor               *time.Duration
-	Problem                     *string
-	Waited                      *time.Duration
-}
-
-type batch struct {
-	items                []claimRow
-	more, capped, paused bool
-	lookAgainIn          *time.Duration
-	unannounced          int
-	atCapacity           string // a JSON array; "": none
-}
-
-func (b batch) ids() []int64 {
-	ids := []int64{}
-	for _, item := range b.items {
-		ids = append(ids, *item.ID)
-	}
-	return ids
-}
-
-func (b batch) tokens() []int64 {
-	tokens := []int64{}
-	for _, item := range b.items {
-		tokens = append(tokens, *item.LeaseToken)
-	}
-	return tokens
-}
-
-func (f fixture) tryClaim(atMost int) (batch, error) { return f.tryClaimBy("replica-1", atMost) }
-
-func (f fixture) tryClaimBy(owner string, atMost int) (batch, error) {
-	return f.tryClaimAround(owner, atMost, nil)
-}
-
-// tryClaimAround claims like a replica whose memory lasts as long as the test, with limits per namespace. Definitions
-// without a namespace use the limit of "default".
-func (f fixture) tryClaimAround(owner string, atMost int, limits map[string]int) (batch, error) {
-	f.t.Helper()
-	r := f.replica(owner)
-	r.Lock()
-	defer r.Unlock()
-	r.store.Pool = f.db
-	f.exec("select pgdispatch.requeue_expired(1000)") // as a sweep does, which waits for the moment
-	holding := one[int](f, `select count(*) from pgdispatch.workflow_execution_queue
-		where stage in ('HOLDS', 'DOUBT') and lease_token >= (select leased_from from pgdispatch.mark_trim)
-			and claimed_by = $1 and status = 'CLAIMED' and lease_expires_at > clock_timestamp()`, owner)
-	answer, _, err := r.store.SettleAndClaim(f.t.Context(), nil,
-		claim.Wanted{AtMost: atMost, Holding: holding, Look: true, Quiet: true, Namespaces: limits})
-	if err != nil {
-		return batch{}, err
-	}
-	b := batch{more: answer.More, capped: answer.Capped, paused: answer.Paused, unannounced: answer.Unannounced}
-	if answer.LookAgainIn >= 0 {
-		b.lookAgainIn = &answer.LookAgainIn
-	}
-	if len(answer.AtCapacity) > 0 {
-		full, err := json.Marshal(answer.AtCapacity)
-		require.NoError(f.t, err)
-		b.atCapacity = string(full)
-	}
-	for _, item := range answer.Items {
-		b.items = append(b.items, rowOf(item))
-	}
-	return b, nil
-}
-
-func rowOf(i claim.Item) claimRow {
-	nodes, params := string(i.NodeIDs), string(i.Params)
-	return claimRow{
-		ID: &i.ID, LeaseToken: &i.Token, ExecutionID: &i.ExecutionID, WorkspaceID: &i.WorkspaceID,
-		WorkflowDefinitionID: &i.WorkflowDefinitionID, WorkflowDefinitionVersionID: some(i.WorkflowDefinitionVersionID),
-		Namespace: some(i.Namespace), WorkflowType: some(i.WorkflowType), TaskQueue: some(i.TaskQueue),
-		Input: string(i.Input), Kind: string(i.Kind), ExecutionTimeout: some(i.ExecutionTimeout),
-		NodeIDs: some(nodes), Params: &params, Traceparent: some(i.Traceparent),
-		AttemptCount: &i.AttemptCount, FailureCount: &i.FailureCount, MaxAttempts: some(i.MaxAttempts),
-		Unanswered: &i.Unanswered, UnansweredFor: &i.UnansweredFor, Problem: some(string(i.Problem)),
-		Waited: &i.Waited,
-	}
-}
-
-// some returns a pointer to a value, or nil for the zero value.
-func some[T comparable](value T) *T {
-	var zero T
-	if value == zero {
-		return nil
-	}
-	return &value
-}
-
-// forget clears the memory of all replicas, as after a restart.
-func (f fixture) forget() { f.replicas.Clear() }
-
-func (f fixture) replica(owner string) *replica {
-	r, _ := f.replicas.LoadOrStore(owner, &replica{store: claim.Store{Owner: owner, Lease: lease, Namespace: "default"}})
-	return r.(*replica)
-}
-
-// claimers runs claims of n owners at the same time. Each calls next with its number of calls so far, which claims and
-// returns whether to go on.
-func (f fixture) claimers(n int, next func(owner string, calls int) (more bool, err error)) {
-	f.t.Helper()
-	var all sync.WaitGroup
-	for k := range n {
-		all.Go(func() {
-			more, err := true, error(nil)
-			for calls := 0; more && err == nil; calls++ {
-				more, err = next(fmt.Sprint("replica-", k), calls)
-			}
-			if err != nil {
-				f.t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-}
-
-// claimAll claims as a dispatcher does: again, as long as workers are free and more items are known.
-func (f fixture) claimAll(atMost int) batch {
-	f.t.Helper()
-	return f.claimAllAround(atMost, nil)
-}
-
-func (f fixture) claimAllAround(atMost int, limits map[string]int) (all batch) {
-	f.t.Helper()
-	for range 100 {
-		b, err := f.tryClaimAround("replica-1", atMost-len(all.items), limits)
-		require.NoError(f.t, err)
-		b.items = append(all.items, b.items...)
-		if all = b; len(all.items) >= atMost || !b.more || b.capped {
-			return all
-		}
-	}
-	f.t.Fatal("a dispatcher would claim for ever")
-	return all
-}
-
-func (f fixture) claim(atMost int) batch {
-	f.t.Helper()
-	b, err := f.tryClaim(atMost)
-	require.NoError(f.t, err)
-	return b
-}
-
-func (f fixture) claimBy(owner string, atMost int) batch {
-	f.t.Helper()
-	b, err := f.tryClaimBy(owner, atMost)
-	require.NoError(f.t, err)
-	return b
-}
-
-func repeated[T any](n int, value T) []T {
-	values := make([]T, n)
-	for i := range values {
-		values[i] = value
-	}
-	return values
-}
-
-// dispatched settles a batch as dispatched. It returns the IDs that changed state.
-func (f fixture) dispatched(b batch) []int64 {
-	f.t.Helper()
-	return all[int64](f, sql.Text("dispatched"), b.ids(), b.tokens(), repeated(len(b.items), "run"), "replica-1")
-}
-
-// oneRunning returns a FREE workspace's item whose workflow runs.
-func (f fixture) oneRunning() int64 {
-	f.t.Helper()
-	id := f.item(f.tenant("FREE"))
-	f.dispatched(f.claim(1))
-	return id
-}
-
-// release releases a batch; unknown: a start was sent and not answered.
-func (f fixture) release(b batch, unknown bool) []int64 {
-	f.t.Helper()
-	return all[int64](f, sql.Text("release"), b.ids(), b.tokens(), repeated(len(b.items), ""),
-		repeated(len(b.items), time.Duration(0)), repeated(len(b.items), unknown))
-}
-
-func (f fixture) finish(id int64, outcome string) bool {
-	f.t.Helper()
-	return one[bool](f, sql.Text("finish"), f.execution(id), outcome, nil, nil)
-}
-
-// expire expires the leases of claimed items, as if a minute had passed.
-func (f fixture) expire(ids ...int64) {
-	f.t.Helper()
-	f.exec(`update pgdispatch.workflow_execution_queue
-		set claimed_at = clock_timestamp() - interval '2 minutes', lease_expires_at = clock_timestamp() - interval '1 minute'
-		where id = any ($1) and status = 'CLAIMED'`, ids)
-}
-
-func (f fixture) maxClaims(n int) {
-	f.t.Helper()
-	f.exec(sql.Text("settings_set"), fmt.Sprintf(`{"max_claims": %d}`, n), "me")
 }

@@ -29,9 +29,7 @@ func (f fixture) limit(w *tenant, key string, maxConcurrent any) {
 }
 
 func TestAKeyLimitsItsItemsAndNoOthers(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	f.limit(&w, "smtp", 2)
 	mail := f.keyed(w, "smtp", 5)
 	others := append(f.keyed(w, "sms", 2), f.items(w, 2)...)
@@ -47,9 +45,7 @@ func TestAKeyLimitsItsItemsAndNoOthers(t *testing.T) {
 }
 
 func TestAKeyLimitsItsItemsOverAllWorkspaces(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	a, b := f.tenant("PRO"), f.tenant("PRO")
+	f, a, b := openForTwo(t, "PRO", "PRO")
 	f.limit(nil, "gpu", 3)
 	f.limit(&a, "gpu", 1)
 	f.keyed(a, "gpu", 4)
@@ -66,9 +62,7 @@ func TestAKeyLimitsItsItemsOverAllWorkspaces(t *testing.T) {
 }
 
 func TestALimitOfAKeyIsReadByEachClaim(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	f.limit(&w, "k", 0)
 	f.keyed(w, "k", 9)
 	require.Empty(t, f.claimAll(100).items, "0 starts nothing")
@@ -81,9 +75,7 @@ func TestALimitOfAKeyIsReadByEachClaim(t *testing.T) {
 }
 
 func TestAPausedKeyStartsNothingUntilItIsResumed(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	a, b := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	f, a, b := openForTwo(t, "ENTERPRISE", "ENTERPRISE")
 	f.limit(&a, "k", 5)
 	f.limit(nil, "k", nil)
 	f.keyed(a, "k", 2)
@@ -97,9 +89,7 @@ func TestAPausedKeyStartsNothingUntilItIsResumed(t *testing.T) {
 }
 
 func TestAMemoryThatLiesAboutKeysPassesNoLimit(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	a, b := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	f, a, b := openForTwo(t, "ENTERPRISE", "ENTERPRISE")
 	f.limit(&a, "k", 2)
 	f.limit(nil, "k", 3)
 	f.keyed(a, "k", 9)
@@ -117,9 +107,7 @@ func TestAMemoryThatLiesAboutKeysPassesNoLimit(t *testing.T) {
 }
 
 func TestRatesOfAKeyHoldInEveryWindow(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	f.exec(`insert into pgdispatch.limits (key, max_starts, per) values ('k', '{3,5}', '{10 seconds,1 minute}')`)
 	ids := f.keyed(w, "k", 20)
 	passes := func(d time.Duration) {
@@ -143,9 +131,7 @@ func TestRatesOfAKeyHoldInEveryWindow(t *testing.T) {
 }
 
 func TestAClaimSaysWhenARateAllowsMore(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	f.exec("insert into pgdispatch.limits (workspace_id, key, max_starts, per) values ($1, 'k', '{1}', '{1 minute}')",
 		w.workspace)
 	f.keyed(w, "k", 2)
@@ -158,9 +144,7 @@ func TestAClaimSaysWhenARateAllowsMore(t *testing.T) {
 }
 
 func TestALoadSaysWhereAKeyIsFull(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	a, b := f.tenant("PRO"), f.tenant("PRO")
+	f, a, b := openForTwo(t, "PRO", "PRO")
 	f.limit(&a, "k", 1)
 	f.limit(nil, "l", 1)
 	for _, w := range []tenant{a, b} {
@@ -178,59 +162,19 @@ func TestALoadSaysWhereAKeyIsFull(t *testing.T) {
 	require.Equal(t, []string{"a k own", "a l all", "b k", "b l all"}, load())
 }
 
-func TestKeysHoldWithSeveralReplicasAtOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	a, b := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
-	f.limit(&a, "k", 2)
-	f.limit(nil, "k", 3)
-	f.limit(nil, "l", 1)
-	for _, w := range []tenant{a, b} {
-		f.keyed(w, "k", 12)
-		f.keyed(w, "l", 6)
-		f.items(w, 6)
-	}
-	f.exec(`create function public.over() returns trigger language plpgsql as $$
-		begin
-			if exists (select from pgdispatch.workflow_execution_queue q join pgdispatch.limits l on l.key = q.limit_key
-			           where q.stage in ('HOLDS', 'DOUBT') and (l.workspace_id is null or l.workspace_id = q.workspace_id)
-			           group by l.id having count(*) > max(l.max_concurrent)) then
-				raise exception 'a limit is exceeded' using errcode = 'XX001';
-			end if;
-			return null;
-		end $$`)
-	f.exec(`create trigger over after update on pgdispatch.workflow_execution_queue
-		for each statement execute function public.over()`)
-	deadline := time.Now().Add(time.Minute)
-	f.claimers(3, func(owner string, _ int) (more bool, err error) {
-		mine, err := f.tryClaimBy(owner, 4)
-		if err == nil {
-			f.dispatched(mine)
-			f.completed(mine.ids()...)
-		}
-		return len(f.waiting()) > 0 && time.Now().Before(deadline), err
-	})
-	require.Empty(t, f.waiting(), "no item is forgotten")
-}
-
 func TestAKeyIsCheckedAtTheInsertAndNeverChanges(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	f.keyed(w, "k", 1)
 	f.keyed(w, strings.Repeat("ü", 200), 1)
 	insert := "insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key) " +
 		"values ($1, $2, $3)"
 	for _, key := range []string{"", strings.Repeat("k", 201), strings.Repeat("k", 10_000)} {
-		refusal := f.refused(insert, w.workspace, w.definition, key)
-		require.Equal(t, "PGD12", refusal.Code)
-		require.Contains(t, refusal.Message, "limit_key has ")
+		f.refusedAs("PGD12", "limit_key has ", insert, w.workspace, w.definition, key)
 	}
 	require.Equal(t, "PGD21", f.refused("update pgdispatch.workflow_execution_queue set limit_key = 'other'").Code)
 }
 
 func TestALimitThatMakesNoSenseIsRefused(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	for rates, message := range map[string]string{
 		"'{1}', null":                       "the same number of elements",
@@ -243,10 +187,7 @@ func TestALimitThatMakesNoSenseIsRefused(t *testing.T) {
 		"'{1}', '{0.5 seconds}'":            "between 1 second and 1 day",
 		"'{1,2}', '{60 seconds,1 minute}'":  "different periods",
 	} {
-		refusal := f.refused("insert into pgdispatch.limits (key, max_starts, per) values ('k', " + rates + ")")
-		require.Equal(t, "PGD13", refusal.Code, rates)
-		require.Contains(t, refusal.Message, message, rates)
-		require.NotEmpty(t, refusal.Hint)
+		f.refusedAs("PGD13", message, "insert into pgdispatch.limits (key, max_starts, per) values ('k', "+rates+")")
 	}
 	f.limit(nil, "k", 1)
 	require.Equal(t, "23505", f.refused("insert into pgdispatch.limits (key) values ('k')").Code, "one row per scope")

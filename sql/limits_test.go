@@ -7,9 +7,9 @@ import (
 )
 
 func TestPlanLimitsWhatAWorkspaceHolds(t *testing.T) {
-	t.Parallel()
 	f := open(t)
-	for plan, limit := range map[string]int{"FREE": 1, "PRO": 5, "ENTERPRISE": 20} {
+	f.exec("insert into pgdispatch.workspace_tiers values ('TEAM_2', 7)")
+	for plan, limit := range map[string]int{"FREE": 1, "PRO": 5, "ENTERPRISE": 20, "TEAM_2": 7} {
 		w := f.tenant(plan)
 		f.items(w, limit+5)
 		first := f.claim(100)
@@ -24,9 +24,7 @@ func TestPlanLimitsWhatAWorkspaceHolds(t *testing.T) {
 }
 
 func TestOverrideCountsInsteadOfThePlan(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.items(w, 20)
 	override := func(limit any) {
 		f.exec("update pgdispatch.workspaces set max_concurrent_workflows = $2 where id = $1", w.workspace, limit)
@@ -45,23 +43,10 @@ func TestOverrideCountsInsteadOfThePlan(t *testing.T) {
 	require.Len(t, f.claim(100).items, 16)
 }
 
-func TestPlanCanChangeWhileItemsRun(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
-	f.items(w, 20)
-	require.Len(t, f.claim(100).items, 1)
-	f.exec("update pgdispatch.workspaces set plan = 'PRO' where id = $1", w.workspace)
-	require.Len(t, f.claim(100).items, 4)
-	f.exec("update pgdispatch.workspaces set plan = 'FREE' where id = $1", w.workspace)
-	require.Empty(t, f.claim(100).items)
-}
-
 func TestTierCanChangeWhileItemsRun(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	a, b, exempt := f.tenant("FREE"), f.tenant("FREE"), f.tenant("FREE")
-	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 1 where id = $1", exempt.workspace)
+	f.setWorkspace(exempt, "max_concurrent_workflows = 1")
 	for _, w := range []tenant{a, b, exempt} {
 		f.items(w, 5)
 	}
@@ -72,69 +57,27 @@ func TestTierCanChangeWhileItemsRun(t *testing.T) {
 	require.Empty(t, f.claim(100).items)
 }
 
-func TestTierOfOnesOwn(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.exec("insert into pgdispatch.workspace_tiers values ('TEAM_2', 7)")
-	f.items(f.tenant("TEAM_2"), 10)
-	require.Len(t, f.claim(100).items, 7)
-}
-
-func TestPausedWorkspaceIsPassedOver(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	paused, other := f.tenant("PRO"), f.tenant("PRO")
-	f.exec("update pgdispatch.workspaces set paused = true where id = $1", paused.workspace)
-	f.items(paused, 2)
-	f.items(other, 1)
-	first := f.claim(100)
-	require.Len(t, first.items, 1)
-	require.False(t, first.more)
-	f.exec("update pgdispatch.workspaces set paused = false where id = $1", paused.workspace)
-	require.Len(t, f.claim(100).items, 2)
-}
-
 func TestPausedWorkspaceKeepsItsUnansweredStartsWaiting(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.item(w)
 	f.release(f.claim(1), true)
-	f.exec("update pgdispatch.workspaces set paused = true where id = $1", w.workspace)
+	f.setWorkspace(w, "paused = true")
 	require.Empty(t, f.claim(1).items)
-	f.exec("update pgdispatch.workspaces set paused = false where id = $1", w.workspace)
+	f.setWorkspace(w, "paused = false")
 	require.Len(t, f.claim(1).items, 1)
 }
 
-func TestGlobalPauseStopsClaims(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.items(f.tenant("PRO"), 2)
-	f.exec("update pgdispatch.settings set paused = true")
-	halted := f.claim(100)
-	require.Empty(t, halted.items)
-	require.False(t, halted.more, "no further claim while paused")
-	require.True(t, halted.paused)
-	require.Nil(t, halted.lookAgainIn)
-	f.exec("update pgdispatch.settings set paused = false")
-	require.Len(t, f.claim(100).items, 2)
-}
-
 func TestAPausedWorkspaceGivesNothingWhateverIsAskedFor(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w, other := f.tenant("PRO"), f.tenant("PRO")
+	f, w, other := openForTwo(t, "PRO", "PRO")
 	f.items(w, 2)
 	given := f.items(other, 1)
-	f.exec("update pgdispatch.workspaces set paused = true where id = $1", w.workspace)
+	f.setWorkspace(w, "paused = true")
 	workspaces := []entry{{workspace: w.workspace, items: 2}, {workspace: other.workspace, items: 2}}
 	require.Equal(t, given, f.ask(proposal{entries: workspaces}).ids)
 }
 
 func TestAPauseOfEverythingGivesNothingWhateverIsAskedFor(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	f.items(w, 2)
 	f.release(f.claim(1), true)
 	f.exec("update pgdispatch.settings set paused = true")
@@ -144,9 +87,7 @@ func TestAPauseOfEverythingGivesNothingWhateverIsAskedFor(t *testing.T) {
 }
 
 func TestGlobalCapLimitsLeasesOverAllWorkspaces(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	a, b := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	f, a, b := openForTwo(t, "ENTERPRISE", "ENTERPRISE")
 	f.items(a, 10)
 	f.items(b, 10)
 	f.maxClaims(3)
@@ -167,7 +108,6 @@ func TestGlobalCapLimitsLeasesOverAllWorkspaces(t *testing.T) {
 }
 
 func TestGlobalCapHoldsForUnansweredStartsToo(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.items(f.tenant("PRO"), 3)
 	f.release(f.claim(3), true)
@@ -177,7 +117,6 @@ func TestGlobalCapHoldsForUnansweredStartsToo(t *testing.T) {
 }
 
 func TestExpiredLeasesAreNotCountedAndGoBackAtOnce(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.items(f.tenant("PRO"), 4)
 	f.maxClaims(2)
@@ -198,7 +137,6 @@ func TestExpiredLeasesAreNotCountedAndGoBackAtOnce(t *testing.T) {
 // A heartbeat that was in time but has not committed keeps its lease, although its row looks expired to other
 // transactions.
 func TestALeaseThatIsBeingRenewedIsCounted(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.items(f.tenant("PRO"), 4)
 	f.maxClaims(2)
@@ -214,45 +152,8 @@ func TestALeaseThatIsBeingRenewedIsCounted(t *testing.T) {
 		where status = 'CLAIMED' and lease_expires_at > clock_timestamp()`))
 }
 
-func TestClaimGivesAtMostWhatWasAskedFor(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.items(f.tenant("ENTERPRISE"), 7)
-	f.items(f.tenant("ENTERPRISE"), 7)
-	for _, ask := range []int{0, 1, 3, 5} {
-		given := f.claim(ask)
-		require.Len(t, given.items, ask)
-		require.True(t, given.more)
-		require.False(t, given.capped)
-	}
-	rest := f.claimAll(5)
-	require.Len(t, rest.items, 5)
-	require.False(t, rest.more, "no more items are due")
-	require.Empty(t, f.claim(-1).items)
-}
-
-func TestAFullWorkspaceIsNamedOnceUntilItHasRoomAgain(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
-	f.items(w, 3)
-	named := `[{"workspace_id":"` + w.workspace + `","active":1,"limit":1}]`
-	first := f.claim(10)
-	require.Equal(t, named, first.atCapacity)
-	f.item(w)
-	require.Empty(t, f.claim(10).atCapacity, "a full workspace is reported once")
-	f.dispatched(first)
-	f.finish(first.ids()[0], "COMPLETED")
-	require.Equal(t, named, f.claim(10).atCapacity, "it had room, and is full again")
-	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 2 where id = $1", w.workspace)
-	require.Contains(t, f.claim(10).atCapacity, `"limit":2`)
-	require.Empty(t, f.claim(10).atCapacity)
-}
-
 func TestDeletingAnItemFreesItsSlot(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.items(w, 4)
 	delete := func(id int64) { f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", id) }
 	claimed := f.claim(10)
@@ -267,4 +168,114 @@ func TestDeletingAnItemFreesItsSlot(t *testing.T) {
 	f.release(unanswered, true)
 	delete(*unanswered.items[0].ID)
 	require.Len(t, f.claim(10).items, 1, "the slot of the unanswered item")
+}
+
+func (f fixture) setBurst(w tenant, most any) {
+	f.t.Helper()
+	f.exec("update pgdispatch.workspaces set max_burst_workflows = $2 where id = $1", w.workspace, most)
+}
+
+func (f fixture) holders(w tenant) int {
+	f.t.Helper()
+	return one[int](f, `select count(*) from pgdispatch.workflow_execution_queue
+		where workspace_id = $1 and stage in ('HOLDS', 'DOUBT')`, w.workspace)
+}
+
+func TestTheBurstLimitIsThePlansUnlessTheWorkspaceHasItsOwn(t *testing.T) {
+	f := open(t)
+	f.exec("update pgdispatch.workspace_tiers set max_burst_workflows = 7 where plan = 'PRO'")
+	for _, c := range []struct{ own, limit, most any }{
+		{nil, nil, 7}, {9, nil, 9}, {0, nil, 5}, {3, nil, 5}, {nil, 8, 8}, {nil, 2, 7}, {9, 0, 0},
+	} {
+		w := f.tenant("PRO")
+		f.setBurst(w, c.own)
+		f.exec("update pgdispatch.workspaces set max_concurrent_workflows = $2 where id = $1", w.workspace, c.limit)
+		f.items(w, 12)
+		f.dispatched(f.claimAll(50))
+		require.Equal(t, c.most, f.holders(w), "%+v", c)
+		s := f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 9, burst: true}}})
+		require.Empty(t, s.ids, "%+v: a claim that asks for a burst", c)
+	}
+}
+
+// The memory of a replica that has just started reads bursts with everything else.
+func TestABurstGoesOnAfterARestart(t *testing.T) {
+	f, w := openFor(t, "PRO")
+	f.setBurst(w, 8)
+	f.items(w, 20)
+	require.Len(t, f.claim(6).items, 5)
+	f.forget()
+	require.Len(t, f.claim(6).items, 3)
+	f.forget()
+	require.Empty(t, f.claim(6).items)
+}
+
+// Only an entry that asks for it goes beyond the limit: otherwise a replica whose count is too low would take burst
+// slots before others have what they need.
+func TestAnEntryStaysWithinTheLimitUnlessItAsksForABurst(t *testing.T) {
+	f, w := openFor(t, "PRO")
+	f.setBurst(w, 8)
+	f.items(w, 20)
+	require.Len(t, f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 7}}}).ids, 5)
+	require.Empty(t, f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 7}}}).ids)
+	s := f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 7, burst: true}}})
+	require.Len(t, s.ids, 3)
+	require.EqualValues(t, 5, s.Entries[0].Slots, "its limit")
+	require.EqualValues(t, 8, s.Entries[0].BurstSlots, "its burst limit")
+	require.EqualValues(t, 5, *s.counted(0))
+}
+
+// Otherwise the memory would never learn that the workspace is within its limit again.
+func TestABurstCountsItsHoldersWhateverItsReceipt(t *testing.T) {
+	f, w := openFor(t, "PRO")
+	f.setBurst(w, 50)
+	f.items(w, 20)
+	require.Len(t, f.claimAll(7).items, 7)
+	p := proposal{epoch: f.epoch(), entries: []entry{
+		{workspace: w.workspace, items: 1, burst: true, heldTo: f.lastToken(), held: 1}}}
+	require.EqualValues(t, 7, *f.ask(p).counted(0))
+}
+
+// One proposal may have entries of a workspace with and without a burst.
+func TestEntriesOfAWorkspaceShareItsBurst(t *testing.T) {
+	f, w := openFor(t, "PRO")
+	f.setBurst(w, 7)
+	f.at(w, 1, 0)
+	for range 9 {
+		f.at(w, 1, 0)
+		f.at(w, 0, 0)
+	}
+	s := f.ask(proposal{entries: []entry{
+		{workspace: w.workspace, items: 6, priority: 1}, {workspace: w.workspace, items: 6, burst: true}}})
+	require.Equal(t, []int{5, 2}, s.granted())
+	require.Len(t, s.ids, 7)
+}
+
+func TestBurstsAreExactOverManyClaimers(t *testing.T) {
+	f := open(t)
+	tenants := []tenant{f.tenant("FREE"), f.tenant("PRO"), f.tenant("PRO")}
+	for n, w := range tenants {
+		f.setBurst(w, 3+2*n)
+		f.items(w, 40)
+	}
+	f.claimers(4, func(owner string, calls int) (more bool, err error) {
+		_, err = f.tryClaimBy(owner, 1+calls%4)
+		return calls < 25, err
+	})
+	for n, w := range tenants {
+		require.Equal(t, 3+2*n, f.holders(w))
+	}
+}
+
+func TestABurstLimitIsRefusedOutsideItsRange(t *testing.T) {
+	f, w := openFor(t, "FREE")
+	for _, most := range []int{-1, 100001} {
+		for _, statement := range []string{"update pgdispatch.workspaces set max_burst_workflows = $1 where name <> ''",
+			"update pgdispatch.workspace_tiers set max_burst_workflows = $1"} {
+			refusal := f.refused(statement, most)
+			require.Equal(t, "23514", refusal.Code)
+			require.Equal(t, "max_burst_workflows", refusal.ColumnName)
+		}
+	}
+	f.setBurst(w, 100000)
 }

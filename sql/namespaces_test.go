@@ -1,7 +1,6 @@
 package sql_test
 
 import (
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -22,15 +21,12 @@ func (f fixture) in(w tenant, namespace string) tenant {
 // claimAround claims with limits per namespace. Definitions without a namespace use the limit of "default".
 func (f fixture) claimAround(atMost int, limits map[string]int) batch {
 	f.t.Helper()
-	b, err := f.tryClaimAround("replica-1", atMost, limits)
-	require.NoError(f.t, err)
+	b := must(f.tryClaimAround("replica-1", atMost, limits)).in(f.t)
 	return b
 }
 
 func TestAnItemIsStartedWhereItsDefinitionSays(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	ids := []int64{f.item(w), f.item(f.in(w, "other"))}
 	b := f.claim(5)
 	require.Equal(t, ids, b.ids())
@@ -44,7 +40,6 @@ func TestAnItemIsStartedWhereItsDefinitionSays(t *testing.T) {
 
 // A start that may have arrived is repeated in the same namespace; otherwise there could be a second run.
 func TestAnUnansweredStartStaysInItsNamespace(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	w := f.in(f.tenant("PRO"), "first")
 	id := f.item(w)
@@ -66,7 +61,6 @@ func TestAnUnansweredStartStaysInItsNamespace(t *testing.T) {
 
 // A misspelt namespace can be corrected, and its waiting items follow.
 func TestAStartThatWasRefusedFollowsItsDefinition(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	w := f.in(f.tenant("PRO"), "misspelt")
 	f.item(w)
@@ -80,7 +74,6 @@ func TestAStartThatWasRefusedFollowsItsDefinition(t *testing.T) {
 }
 
 func TestItemsOfAClosedNamespaceWaitAndDelayNobody(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	mixed, closed, good := f.tenant("ENTERPRISE"), f.tenant("PRO"), f.tenant("PRO")
 	closed = f.in(closed, "closed")
@@ -103,9 +96,7 @@ func TestItemsOfAClosedNamespaceWaitAndDelayNobody(t *testing.T) {
 }
 
 func TestANewItemInAnOpenNamespaceIsNotHeldUpByAClosedOne(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	f.items(f.in(w, "closed"), 99)
 	require.Empty(t, f.claimAround(5, map[string]int{"closed": 0}).items)
 	id := f.item(w)
@@ -119,9 +110,7 @@ func TestANewItemInAnOpenNamespaceIsNotHeldUpByAClosedOne(t *testing.T) {
 }
 
 func TestALookIsAHundredItems(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	f.items(f.in(w, "closed"), 105) // more than one claim examines
 	behind := f.item(w)
 	require.Empty(t, f.claimAround(5, map[string]int{"closed": 0}).items)
@@ -132,9 +121,7 @@ func TestALookIsAHundredItems(t *testing.T) {
 }
 
 func TestANamespaceGivesAsManyAsItIsAllowed(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w, other := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	f, w, other := openForTwo(t, "ENTERPRISE", "ENTERPRISE")
 	slow := []tenant{f.in(w, "slow"), f.in(other, "slow")}
 	for _, s := range slow {
 		f.items(s, 5)
@@ -163,9 +150,7 @@ func TestANamespaceGivesAsManyAsItIsAllowed(t *testing.T) {
 // A suspect is started alone, by a replica that holds nothing. A suspect that waits for its namespace delays no other
 // item.
 func TestASuspectOfAClosedNamespaceHoldsUpNobody(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	suspect := f.item(f.in(w, "closed"))
 	f.claim(1)
 	f.expire(suspect)
@@ -175,40 +160,14 @@ func TestASuspectOfAClosedNamespaceHoldsUpNobody(t *testing.T) {
 	require.Equal(t, ids, f.claimAllAround(5, map[string]int{"closed": 0}).ids())
 }
 
-func TestNobodyStarvesBesideAClosedNamespace(t *testing.T) {
-	t.Parallel()
-	f, urgent, patient := overloaded(t)
-	for range 20 {
-		w := f.in(f.tenant("PRO"), "closed")
-		f.at(w, -100, -time.Hour)
-	}
-	oldest := f.at(patient, -100, -4*time.Minute)
-	for range 10 {
-		f.flood(urgent, 5)
-		for _, id := range f.claimAround(5, map[string]int{"closed": 0}).ids() {
-			if id == oldest {
-				return
-			}
-		}
-	}
-	require.Fail(t, "the longest waiting item that may start is never claimed")
-}
-
 // The cost of a closed namespace does not grow with its waiting items, and it does not hide items of others.
 func TestAClosedNamespaceCostsALookAWorkspace(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	const workspaces = 1500
 	limits := map[string]int{"closed": 0}
-	f.exec(
-		"insert into pgdispatch.workspaces (name, plan) select 'closed ' || n, 'PRO' from generate_series(1, $1::int) n",
-		workspaces)
-	f.exec(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue, namespace)
-		select id, 'report', 'Report', 'reports', 'closed' from pgdispatch.workspaces`)
-	f.exec(`insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
-		select id, 1, '{"nodes": []}' from pgdispatch.workflow_definitions`)
-	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
-		select workspace_id, id from pgdispatch.workflow_definitions`)
+	f.tenants(workspaces, "PRO")
+	f.exec("update pgdispatch.workflow_definitions set namespace = 'closed'")
+	f.itemEach()
 	big := f.in(f.tenant("PRO"), "closed")
 	f.items(big, 20000)
 	f.claimAround(10, limits) // loads the schedule, which reads every workspace
@@ -235,71 +194,8 @@ func TestAClosedNamespaceCostsALookAWorkspace(t *testing.T) {
 	require.Less(t, seen.Index, int64(1000), "a claim examines a hundred items of a workspace")
 }
 
-// Whatever is limited and whichever replica claims, no namespace exceeds its limit, no workspace exceeds its limit, and
-// in the end every item has been claimed once.
-func TestLimitsOfNamespacesHoldWhateverComes(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	random := rand.New(rand.NewPCG(20260815, 3))
-	names := []string{"default", "a", "b"}
-	var tenants []tenant
-	for range 4 {
-		w := f.tenant("PRO")
-		tenants = append(tenants, w, f.in(w, "a"), f.in(w, "b"))
-	}
-	enqueued, done := 0, map[int64]bool{}
-	for round := range 150 {
-		if round < 100 {
-			f.at(tenants[random.IntN(len(tenants))], random.IntN(3), 0)
-			enqueued++
-		}
-		limits := map[string]int{}
-		for _, name := range names {
-			if allowed := random.IntN(5); allowed < 3 && round < 120 {
-				limits[name] = allowed
-			}
-		}
-		if random.IntN(5) == 0 || round >= 120 {
-			f.forget()
-		}
-		b := f.claimAround(1+random.IntN(8), limits)
-		given := map[string]int{}
-		for _, item := range b.items {
-			require.False(t, done[*item.ID])
-			given[*item.Namespace]++
-		}
-		for name, allowed := range limits {
-			require.LessOrEqual(t, given[name], allowed, "round %d: %s", round, name)
-		}
-		require.LessOrEqual(t, one[int](f, `select coalesce(max(n), 0) from (select count(*) as n
-			from pgdispatch.workflow_execution_queue
-			where status in ('CLAIMED', 'DISPATCHED') or outcome_unknown group by workspace_id) x`), 5)
-		switch random.IntN(4) {
-		case 0:
-			f.release(b, random.IntN(2) == 0)
-		default:
-			f.dispatched(b)
-			for _, id := range b.ids() {
-				done[id] = true
-				require.True(t, f.finish(id, "COMPLETED"))
-			}
-		}
-	}
-	for b := f.claim(8); len(b.items) > 0; b = f.claim(8) {
-		f.dispatched(b)
-		for _, id := range b.ids() {
-			require.False(t, done[id])
-			done[id] = true
-			f.finish(id, "COMPLETED")
-		}
-	}
-	require.Len(t, done, enqueued)
-}
-
 func TestClosedWorkflowsAreListedInEachNamespaceByItself(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	f.item(w)
 	f.item(f.in(w, "other"))
 	f.item(f.activity(w))
@@ -311,8 +207,7 @@ func TestClosedWorkflowsAreListedInEachNamespaceByItself(t *testing.T) {
 			wide, all       bool
 			since           time.Time
 		}
-		rows, err := f.db.Query(t.Context(), sql.Text("close_turn"), time.Second, time.Hour, "default")
-		require.NoError(t, err)
+		rows := must(f.db.Query(t.Context(), sql.Text("close_turn"), time.Second, time.Hour, "default")).in(t)
 		defer rows.Close()
 		names := []string{}
 		for rows.Next() {

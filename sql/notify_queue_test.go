@@ -23,11 +23,9 @@ import (
 // ownCluster starts a cluster for this test alone, which sees all its sessions and fills its notification queue.
 func ownCluster(t *testing.T) (*sqltest.Cluster, fixture) {
 	t.Helper()
-	cluster, err := sqltest.StartCluster(t.Context(), sqltest.Options{})
-	require.NoError(t, err)
+	cluster := must(sqltest.StartCluster(t.Context(), sqltest.Options{})).in(t)
 	t.Cleanup(func() { require.NoError(t, cluster.Stop()) })
-	conn, err := pgx.Connect(t.Context(), cluster.URL("postgres"))
-	require.NoError(t, err)
+	conn := must(pgx.Connect(t.Context(), cluster.URL("postgres"))).in(t)
 	require.NoError(t, migrate.Up(t.Context(), conn, nil))
 	require.NoError(t, conn.Close(t.Context()))
 	pool := sqltest.Pool(t, cluster.URL("postgres"))
@@ -36,8 +34,7 @@ func ownCluster(t *testing.T) (*sqltest.Cluster, fixture) {
 
 func connectAs(t *testing.T, cluster *sqltest.Cluster, role string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), strings.Replace(cluster.URL("postgres"), "postgres@", role+"@", 1))
-	require.NoError(t, err)
+	conn := must(pgx.Connect(t.Context(), strings.Replace(cluster.URL("postgres"), "postgres@", role+"@", 1))).in(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -51,16 +48,14 @@ func TestOnlyASessionThatSurelyHoldsTheNotificationQueueIsNamed(t *testing.T) {
 	sweeps, claims := connectAs(t, cluster, "replica"), connectAs(t, cluster, "replica")
 	named := func() *notify.Holder {
 		t.Helper()
-		holder, err := notify.QueueHolder(t.Context(), sweeps)
-		require.NoError(t, err)
+		holder := must(notify.QueueHolder(t.Context(), sweeps)).in(t)
 		return holder
 	}
 	require.Nil(t, named(), "nobody is in a transaction")
 	begin := func(conn *pgx.Conn) {
 		t.Helper()
 		for _, statement := range []string{"begin", "select 1"} {
-			_, err := conn.Exec(t.Context(), statement)
-			require.NoError(t, err)
+			must(conn.Exec(t.Context(), statement)).in(t)
 		}
 	}
 	begin(claims)
@@ -87,8 +82,7 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	w := f.tenant("PRO")
 	sweeps := &sweeper.Postgres{DB: f.pool, Owner: "replica"}
 	usage := func() float64 {
-		swept, err := sweeps.Sweep(t.Context(), 1)
-		require.NoError(t, err)
+		swept := must(sweeps.Sweep(t.Context(), 1)).in(t)
 		return swept.NotifyQueue
 	}
 	dispatcher := f.conn()
@@ -98,22 +92,19 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	f.exec("create role stranger login")
 	stranger := connectAs(t, cluster, "stranger")
 	for _, statement := range []string{"listen x", "begin", "select 1"} {
-		_, err := stranger.Exec(t.Context(), statement)
-		require.NoError(t, err)
+		must(stranger.Exec(t.Context(), statement)).in(t)
 	}
 	for flooded := 0; usage() < notify.QueueBound; flooded++ {
 		require.Less(t, flooded, 100)
 		f.exec("select count(pg_notify('x', repeat('x', 7980) || n)) from generate_series(1, 2000) n")
-		holder, err := sweeps.QueueHolder(t.Context())
-		require.NoError(t, err)
+		holder := must(sweeps.QueueHolder(t.Context())).in(t)
 		require.EqualValues(t, stranger.PgConn().PID(), holder.PID, "the dispatcher only reads: %s", holder)
 	}
 	for range 10 {
 		f.item(w)
 	}
 	f.exec(sql.Text("gate_call"), "x")
-	depth, err := (&operate.Store{DB: f.pool}).QueueDepth(t.Context())
-	require.NoError(t, err)
+	depth := must((&operate.Store{DB: f.pool}).QueueDepth(t.Context())).in(t)
 	require.GreaterOrEqual(t, depth.NotifyQueue, notify.QueueBound)
 	require.Len(t, f.claim(10).items, 5, "items are claimed without notifications")
 
@@ -123,8 +114,7 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 		return err == nil && swept.NotifyQueue < notify.QueueBound // a sweep that empties gigabytes may time out
 	}, time.Minute, 10*time.Millisecond, "a sweep empties the queue")
 	f.item(w)
-	heard, err := dispatcher.db.(*pgxpool.Conn).Conn().WaitForNotification(t.Context())
-	require.NoError(t, err)
+	heard := must(dispatcher.db.(*pgxpool.Conn).Conn().WaitForNotification(t.Context())).in(t)
 	last := one[int64](f,
 		"select (extract(epoch from max(run_at)) * 1000000)::bigint from pgdispatch.workflow_execution_queue")
 	require.Contains(t, heard.Payload, fmt.Sprint(last), "it announces this item, and none was announced before")

@@ -2,6 +2,7 @@ package sql_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,20 +30,16 @@ func (f fixture) payloads(do func()) []string {
 // said runs do and returns the payloads on the channel that a statement listens to.
 func (f fixture) said(listen, channel string, do func()) []string {
 	f.t.Helper()
-	conn, err := f.pool.Acquire(f.t.Context())
-	require.NoError(f.t, err)
+	conn := must(f.pool.Acquire(f.t.Context())).in(f.t)
 	defer conn.Release()
-	_, err = conn.Exec(f.t.Context(), listen)
-	require.NoError(f.t, err)
+	must(conn.Exec(f.t.Context(), listen)).in(f.t)
 	defer func() {
-		_, err := conn.Exec(f.t.Context(), "unlisten *")
-		require.NoError(f.t, err)
+		must(conn.Exec(f.t.Context(), "unlisten *")).in(f.t)
 	}()
 	do()
 	f.exec(sql.Text("ping"), channel, "end")
 	for said := []string{}; ; {
-		n, err := conn.Conn().WaitForNotification(f.t.Context())
-		require.NoError(f.t, err)
+		n := must(conn.Conn().WaitForNotification(f.t.Context())).in(f.t)
 		if n.Payload == "end" {
 			return said
 		}
@@ -52,13 +49,10 @@ func (f fixture) said(listen, channel string, do func()) []string {
 
 // A number and not an ID, because any role may listen.
 func TestAWakeUpNamesTheWorkspaceWhereSomethingHappened(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w, other := f.tenant("FREE"), f.tenant("FREE")
+	f, w, other := openForTwo(t, "FREE", "FREE")
 	number := one[int64](f, "select wake_number from pgdispatch.workspaces where id = $1", w.workspace)
 	level := func(priority int, id int64) string {
-		due := one[int64](f,
-			"select (extract(epoch from run_at) * 1000000)::bigint from pgdispatch.workflow_execution_queue where id = $1", id)
+		due := column[int64](f, id, "(extract(epoch from run_at) * 1000000)::bigint")
 		return fmt.Sprintf("%d:%d:%d", number, priority, due)
 	}
 	var first, urgent int64
@@ -79,9 +73,7 @@ func TestAWakeUpNamesTheWorkspaceWhereSomethingHappened(t *testing.T) {
 }
 
 func TestEveryCommittedEnqueueIsHeardOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	require.Equal(t, 1, f.heard(func() { f.item(w) }))
 	require.Equal(t, 1, f.heard(func() { f.items(w, 100) }), "one per statement, not one per row")
 	require.Equal(t, 2, f.heard(func() { f.item(w); f.item(w) }))
@@ -97,9 +89,7 @@ func TestEveryCommittedEnqueueIsHeardOnce(t *testing.T) {
 }
 
 func TestWhatIsNotCommittedIsNotHeard(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	require.Zero(t, f.heard(func() {
 		in, tx := f.begin()
 		in.item(w)
@@ -109,9 +99,7 @@ func TestWhatIsNotCommittedIsNotHeard(t *testing.T) {
 }
 
 func TestChangesThatMayFreeCapacityAreHeard(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.items(w, 2)
 	running := f.claim(1)
 	f.dispatched(running)
@@ -119,10 +107,8 @@ func TestChangesThatMayFreeCapacityAreHeard(t *testing.T) {
 	other := f.claim(1)
 	f.dispatched(other)
 	for name, do := range map[string]func(){
-		"plan": func() { f.exec("update pgdispatch.workspaces set plan = 'PRO' where id = $1", w.workspace) },
-		"override": func() {
-			f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 1 where id = $1", w.workspace)
-		},
+		"plan":     func() { f.setWorkspace(w, "plan = 'PRO'") },
+		"override": func() { f.setWorkspace(w, "max_concurrent_workflows = 1") },
 		"tier": func() {
 			f.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 2 where plan = 'FREE'")
 		},
@@ -135,19 +121,14 @@ func TestChangesThatMayFreeCapacityAreHeard(t *testing.T) {
 }
 
 func TestASlotThatNobodyWaitsForIsFreedQuietly(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	f.items(f.tenant("PRO"), 2)
-	b := f.claim(2)
+	f, b := openClaimed(t, "PRO", 2)
 	require.Zero(t, f.heard(func() { f.dispatched(b) }), "dispatching frees no slot")
 	require.Zero(t, f.heard(func() { f.finish(b.ids()[0], "COMPLETED") }))
 	require.Zero(t, f.heard(func() { f.claim(10) }), "a claim sends no wake-up")
 }
 
 func TestAnItemThatWaitsAgainIsHeard(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	id := f.item(w)
 	require.Equal(t, 1, f.heard(func() { f.release(f.claim(1), false) }), "released")
 	require.Equal(t, 1, f.heard(func() { f.release(f.claim(1), true) }), "released without an answer")
@@ -159,21 +140,15 @@ func TestAnItemThatWaitsAgainIsHeard(t *testing.T) {
 	}), "its workspace was deleted")
 
 	waiting := f.at(f.tenant("FREE"), 0, lease)
+	require.Equal(t, 1, f.heard(func() { f.set("run_at = now()", waiting) }), "brought forward")
+	require.Equal(t, 1, f.heard(func() { f.set("priority = 9", waiting) }), "raised")
 	require.Equal(t, 1, f.heard(func() {
-		f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where id = $1", waiting)
-	}), "brought forward")
-	require.Equal(t, 1, f.heard(func() {
-		f.exec("update pgdispatch.workflow_execution_queue set priority = 9 where id = $1", waiting)
-	}), "raised")
-	require.Equal(t, 1, f.heard(func() {
-		f.exec("update pgdispatch.workflow_execution_queue set params = '{}' where id = $1", waiting)
+		f.set("params = '{}'", waiting)
 	}), "changed: a claim may have chosen the row before")
 }
 
 func TestAnInsertThatAddsNoRowWakesNobody(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	insert := `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key)
 		values ($1, $2, 'once') on conflict do nothing`
 	require.Equal(t, 1, f.heard(func() { f.exec(insert, w.workspace, w.definition) }))
@@ -181,18 +156,14 @@ func TestAnInsertThatAddsNoRowWakesNobody(t *testing.T) {
 }
 
 func TestWithdrawingAnItemThatWaitsWakesNobody(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	first, second, _ := f.item(w), f.item(w), f.item(w)
-	require.Zero(t, f.heard(func() { f.exec(sql.Text("cancel"), f.execution(first)) }))
+	require.Zero(t, f.heard(func() { f.cancel(first) }))
 	require.Zero(t, f.heard(func() { f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", second) }))
 }
 
 func TestAPreparedTransactionIsNotLost(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	prepare := func(name string) error {
 		in, tx := f.begin()
 		defer func() { _ = tx.Rollback(t.Context()) }()
@@ -211,4 +182,94 @@ func TestAPreparedTransactionIsNotLost(t *testing.T) {
 	f.claim(10) // the memory moves on, and must not treat the open transaction as seen
 	f.exec("commit prepared 'quiet " + w.workspace + "'")
 	require.Len(t, f.claim(10).items, 1)
+}
+
+func (f fixture) notifyEnded(on bool) {
+	f.t.Helper()
+	f.exec(sql.Text("settings_set"), fmt.Sprintf(`{"notify_ended": %t}`, on), "me")
+}
+
+// announced runs do and returns the payloads on the channel of ends.
+func (f fixture) announced(do func()) []string {
+	f.t.Helper()
+	return f.said(sql.Text("listen_ended"), "pgdispatch_ended", do)
+}
+
+// runningOf returns n items of the workspace whose workflows run.
+func (f fixture) runningOf(w tenant, n int) (ids []int64, executions []string) {
+	f.t.Helper()
+	ids = f.items(w, n)
+	f.dispatched(f.claimAll(n))
+	for _, id := range ids {
+		executions = append(executions, f.execution(id))
+	}
+	return ids, executions
+}
+
+func TestEndsAreNotNotifiedUnlessSomebodyAsks(t *testing.T) {
+	f := open(t)
+	ids, executions := f.runningOf(f.tenant("ENTERPRISE"), 4)
+	finishAll := func(executions ...string) {
+		outcomes, nulls := repeated(len(executions), "COMPLETED"), make([]*string, len(executions))
+		f.exec(sql.Text("finish_all"), executions, outcomes, nulls, nulls)
+	}
+	require.Empty(t, f.announced(func() { f.finish(ids[0], "COMPLETED"); finishAll(executions[1]) }))
+	f.notifyEnded(true)
+	require.Len(t, f.announced(func() { f.finish(ids[2], "COMPLETED"); finishAll(executions[3]) }), 2)
+}
+
+func TestEveryWayToEndIsNotified(t *testing.T) {
+	f, w := openFor(t, "ENTERPRISE")
+	ids, executions := f.runningOf(w, 3)
+	f.notifyEnded(true)
+	require.Equal(t, executions[:1], f.announced(func() { f.finish(ids[0], "COMPLETED") }))
+	require.Equal(t, executions[1:2], f.announced(func() { f.finish(ids[1], "FAILED") }))
+	require.Equal(t, executions[2:], f.announced(func() {
+		f.exec("update pgdispatch.workflow_executions set status = 'COMPLETED' where id = $1", executions[2])
+	}), "an application has reported it")
+	waits := f.execution(f.item(w))
+	require.Equal(t, []string{waits}, f.announced(func() { one[bool](f, "select pgdispatch.cancel($1)", waits) }))
+	failed := f.execution(f.item(w))
+	b := f.claim(1)
+	require.Equal(t, []string{failed}, f.announced(func() {
+		f.exec(sql.Text("fail"), b.ids(), b.tokens(), []string{"no such type"})
+	}), "without a workflow")
+	released := f.item(w)
+	require.Empty(t, f.announced(func() {
+		f.release(f.claim(1), false)
+		f.set("priority = 1", released)
+		f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", released)
+	}), "it has not ended")
+}
+
+func TestABatchOfEndsIsOneNotificationOfAtMost200(t *testing.T) {
+	f, w := openFor(t, "ENTERPRISE")
+	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")
+	f.maxClaims(100000)
+	_, executions := f.runningOf(w, 450)
+	f.notifyEnded(true)
+	nulls := make([]*string, len(executions))
+	said := f.announced(func() {
+		f.exec(sql.Text("finish_all"), executions, repeated(len(executions), "FAILED"), nulls, nulls)
+	})
+	named, sizes := []string{}, []int{}
+	for _, payload := range said {
+		require.Less(t, len(payload), 8000)
+		some := strings.Split(payload, ",")
+		named, sizes = append(named, some...), append(sizes, len(some))
+	}
+	require.ElementsMatch(t, executions, named)
+	require.ElementsMatch(t, []int{200, 200, 50}, sizes)
+}
+
+func TestEndsAreNotNotifiedWhereATransactionMustNotNotify(t *testing.T) {
+	f := open(t)
+	f.notifyEnded(true)
+	execution := f.execution(f.item(f.tenant("PRO")))
+	require.Empty(t, f.announced(func() {
+		in, tx := f.begin()
+		in.exec("set local pgdispatch.notify = off")
+		require.True(t, one[bool](in, "select pgdispatch.cancel($1)", execution))
+		require.NoError(t, tx.Commit(t.Context()))
+	}))
 }

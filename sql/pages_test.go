@@ -12,19 +12,15 @@ import (
 // shown executes a statement of the web view and returns its rows.
 func (c fixture) shown(verb string, args ...any) []map[string]any {
 	c.t.Helper()
-	rows, err := c.db.Query(c.t.Context(), sql.Text(verb), args...)
-	require.NoError(c.t, err)
-	shown, err := pgx.CollectRows(rows, pgx.RowToMap)
-	require.NoError(c.t, err)
+	rows := must(c.db.Query(c.t.Context(), sql.Text(verb), args...)).in(c.t)
+	shown := must(pgx.CollectRows(rows, pgx.RowToMap)).in(c.t)
 	return shown
 }
 
 // reads fails if a statement reads the table from end to end, or more than that many of its index entries.
 func (c fixture) reads(table string, atMost int64, verb string, args ...any) {
 	c.t.Helper()
-	seen := c.scanned(table, func() { c.shown(verb, args...) })
-	require.Zero(c.t, seen.Sequential, "%s read %s from end to end", verb, table)
-	require.LessOrEqual(c.t, seen.Index, atMost, "index entries of %s that %s read", table, verb)
+	c.bounded(table, atMost, verb, func() { c.shown(verb, args...) })
 }
 
 // pages is a connection as the web view opens it: its queries are planned for their actual arguments.
@@ -35,7 +31,6 @@ func (c fixture) pages() fixture {
 }
 
 func TestTheOverviewOfManyWorkspacesTakesOneIndexStepForEach(t *testing.T) {
-	t.Parallel()
 	f, _ := crowded(t)
 	c := f.pages()
 	mine := all[string](c, "select id::text from pgdispatch.workspaces where name like 'full %'")
@@ -56,7 +51,6 @@ func TestTheOverviewOfManyWorkspacesTakesOneIndexStepForEach(t *testing.T) {
 }
 
 func TestTheListsOfTheWebViewReadABoundedNumberOfRows(t *testing.T) {
-	t.Parallel()
 	f, quiet := crowded(t)
 	c := f.pages()
 	for _, search := range []string{"full 77", "%", "nobody", quiet.workspace} {
@@ -80,20 +74,17 @@ func TestTheListsOfTheWebViewReadABoundedNumberOfRows(t *testing.T) {
 // longEnded inserts items that have ended, the nth of them n seconds ago. status is an SQL expression of n.
 func (f fixture) longEnded(w tenant, items int, status string) {
 	f.t.Helper()
-	in, tx := f.begin()
-	in.exec("set local session_replication_role = replica")
-	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at,
-		dispatched_at, finished_at, last_error)
-		select $1, $2, `+status+`, now(), now(), now() - n * interval '1 s', 'no' from generate_series(1, $3::int) n`,
-		w.workspace, w.definition, items)
-	require.NoError(f.t, tx.Commit(f.t.Context()))
+	f.untriggered(func(in fixture) {
+		in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at,
+			dispatched_at, finished_at, last_error)
+			select $1, $2, `+status+`, now(), now(), now() - n * interval '1 s', 'no' from generate_series(1, $3::int) n`,
+			w.workspace, w.definition, items)
+	})
 	f.exec("vacuum (analyze) pgdispatch.workflow_execution_queue")
 }
 
 func TestAListOfItemsEndsWithItsPage(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.longEnded(w, 5000, "'FAILED'")
 	c := f.pages()
 	list := func(status string, key any) []any {
@@ -108,9 +99,7 @@ func TestAListOfItemsEndsWithItsPage(t *testing.T) {
 }
 
 func TestASearchOfDeadLettersReadsABoundedNumberOfFailures(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.longEnded(w, 5000, "'FAILED'")
 	f.exec(`insert into pgdispatch.workspaces (name) select 'w ' || n from generate_series(1, 5000) n`)
 	f.exec("analyze pgdispatch.workspaces")
@@ -128,9 +117,7 @@ func TestASearchOfDeadLettersReadsABoundedNumberOfFailures(t *testing.T) {
 }
 
 func TestEndedItemsAreCountedByABoundedNumberOfRows(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.longEnded(w, 20000, "case n % 10 when 0 then 'FAILED' else 'COMPLETED' end")
 	c := f.pages()
 	const all, some = 1000, 100
@@ -140,7 +127,6 @@ func TestEndedItemsAreCountedByABoundedNumberOfRows(t *testing.T) {
 }
 
 func TestTheLongestDueItemOfEachOfSomeWorkspacesIsFound(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	first, second, idle := f.tenant("FREE"), f.tenant("FREE"), f.tenant("FREE")
 	later := f.tenant("FREE")
@@ -158,14 +144,12 @@ func TestTheLongestDueItemOfEachOfSomeWorkspacesIsFound(t *testing.T) {
 	}
 	oldest := func(atMost int, of ...string) map[string]int {
 		hours := map[string]int{}
-		rows, err := f.db.Query(t.Context(), `select workspace_id::text as id,
-			round(extract(epoch from clock_timestamp() - oldest_due) / 3600)::integer as hours
-			from pgdispatch.waiting_among($1::text[]::uuid[], $2)`, of, atMost)
-		require.NoError(t, err)
-		shown, err := pgx.CollectRows(rows, pgx.RowToMap)
-		require.NoError(t, err)
-		for _, row := range shown {
-			hours[row["id"].(string)] = int(row["hours"].(int32))
+		for _, row := range rowsOf[struct {
+			ID    string
+			Hours int
+		}](f, `select workspace_id::text, round(extract(epoch from clock_timestamp() - oldest_due) / 3600)::integer
+			from pgdispatch.waiting_among($1::text[]::uuid[], $2)`, of, atMost) {
+			hours[row.ID] = row.Hours
 		}
 		return hours
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
@@ -17,32 +16,23 @@ import (
 func crowded(t *testing.T) (f fixture, quiet tenant) {
 	t.Helper()
 	f = open(t)
-	for _, table := range all[string](f,
-		"select relname from pg_class where relnamespace = 'pgdispatch'::regnamespace and relkind = 'r'") {
-		f.exec("alter table pgdispatch." + table + " set (autovacuum_enabled = off)")
-	}
-	f.exec(`insert into pgdispatch.workspaces (name) select 'full ' || n from generate_series(1, 1000) n`)
-	f.exec(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
-		select id, 'report', 'Report', 'reports' from pgdispatch.workspaces`)
-	f.exec(`insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
-		select id, 1, '{"nodes": []}' from pgdispatch.workflow_definitions`)
+	f.noVacuum(all[string](f,
+		"select relname from pg_class where relnamespace = 'pgdispatch'::regnamespace and relkind = 'r'")...)
+	f.tenants(1000, "FREE")
 	big := f.tenant("FREE")
-	in, tx := f.begin()
-	in.exec("set local session_replication_role = replica")
-	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at,
-		dispatched_at, lease_token)
-		select workspace_id, id, 'DISPATCHED', now(), now(), nextval('pgdispatch.lease_tokens')
-			from pgdispatch.workflow_definitions`)
-	in.exec(`insert into pgdispatch.workflow_executions
-			(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at)
-		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, v.id, 'RUNNING', now()
-		from pgdispatch.workflow_execution_queue q
-			join pgdispatch.workflow_definition_versions v using (workflow_definition_id)`)
-	in.exec(
-		"insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) select workspace_id, id " +
-			"from pgdispatch.workflow_definitions")
-	in.items(big, 20000)
-	require.NoError(t, tx.Commit(t.Context()))
+	f.untriggered(func(in fixture) {
+		in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at,
+			dispatched_at, lease_token)
+			select workspace_id, id, 'DISPATCHED', now(), now(), nextval('pgdispatch.lease_tokens')
+				from pgdispatch.workflow_definitions`)
+		in.exec(`insert into pgdispatch.workflow_executions
+				(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at)
+			select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, v.id, 'RUNNING', now()
+			from pgdispatch.workflow_execution_queue q
+				join pgdispatch.workflow_definition_versions v using (workflow_definition_id)`)
+		in.itemEach()
+		in.items(big, 20000)
+	})
 	require.Empty(t, f.claim(1000).items, "every other workspace is full")
 	require.Empty(t, f.claim(1000).items, "the second thousand too")
 	f.exec(sql.Text("sweep"), 10, "replica-1")
@@ -54,7 +44,23 @@ func crowded(t *testing.T) (f fixture, quiet tenant) {
 	return f, quiet
 }
 
+// noVacuum turns autovacuum off for tables.
+func (f fixture) noVacuum(tables ...string) {
+	f.t.Helper()
+	for _, table := range tables {
+		f.exec("alter table pgdispatch." + table + " set (autovacuum_enabled = off)")
+	}
+}
+
 type scans struct{ Sequential, Index int64 }
+
+// bounded fails if do reads the table from end to end, or more than that many of its index entries.
+func (c fixture) bounded(table string, atMost int64, what string, do func()) {
+	c.t.Helper()
+	seen := c.scanned(table, do)
+	require.Zero(c.t, seen.Sequential, "%s read %s from end to end", what, table)
+	require.LessOrEqual(c.t, seen.Index, atMost, "index entries of %s that %s read", table, what)
+}
 
 // scanned runs do on its own connection and returns the number of sequential scans of a table and of index entries read
 // meanwhile.
@@ -77,7 +83,6 @@ func (c fixture) scanned(table string, do func()) scans {
 }
 
 func TestWhatIsReadDoesNotGrowWithTheBacklog(t *testing.T) {
-	t.Parallel()
 	f, quiet := crowded(t)
 	c := f.replicaConn()
 	claimReads(c, quiet)
@@ -92,8 +97,7 @@ func withdrawalReads(c fixture) {
 	c.t.Helper()
 	ids := c.items(c.tenant("FREE"), 1000)
 	seen := c.scanned("workflow_execution_queue", func() {
-		c.exec("update pgdispatch.workflow_execution_queue set status = 'CANCELLED', finished_at = clock_timestamp() "+
-			"where id = any ($1)", ids)
+		c.set("status = 'CANCELLED', finished_at = clock_timestamp()", ids...)
 	})
 	require.LessOrEqual(c.t, seen.Index, int64(2*1000))
 }
@@ -115,9 +119,7 @@ func claimReads(c fixture, quiet tenant) {
 		"workflow_execution_queue", "rates", "marks", "workspaces", "workflow_definitions", "workflow_definition_versions",
 		"workflow_executions",
 	} {
-		seen := c.scanned(table, work)
-		require.Zero(c.t, seen.Sequential, "a claim read %s from end to end", table)
-		require.Less(c.t, seen.Index, int64(100), "index entries of %s", table)
+		c.bounded(table, 99, "a claim", work)
 	}
 }
 
@@ -145,23 +147,18 @@ func readsRead(c fixture, quiet tenant) {
 		fmt.Sprintf("select pgdispatch.finish_all('{%s}', '{FAILED}', '{null}', '{null}')", nobody):             100,
 		"select id from pgdispatch.dead_letters order by finished_at desc limit 10":                             100,
 	} {
-		seen := c.scanned("workflow_execution_queue", func() { c.exec(statement) })
-		require.Zero(c.t, seen.Sequential, statement)
-		require.LessOrEqual(c.t, seen.Index, entries, statement)
+		c.bounded("workflow_execution_queue", entries, statement, func() { c.exec(statement) })
 	}
 	last := one[int64](c, `select max(q.id) from pgdispatch.workflow_execution_queue q where q.stage = 'WAITS'
 		group by q.workspace_id order by count(*) desc limit 1`)
-	ahead := c.scanned("workflow_execution_queue", func() { c.exec(sql.Text("item_ahead"), last, 100, nil) })
-	require.Zero(c.t, ahead.Sequential, "item_ahead")
-	require.LessOrEqual(c.t, ahead.Index, int64(2*100+10), "item_ahead")
+	c.bounded("workflow_execution_queue", 2*100+10, "item_ahead",
+		func() { c.exec(sql.Text("item_ahead"), last, 100, nil) })
 	for statement, args := range map[string][]any{sql.Text("sweep"): {100, "replica-1"},
 		sql.Text("release_owned"): {"replica-1"}} {
 		c.exec("insert into pgdispatch.activity (minute, waiting) " +
 			"select date_trunc('minute', now()) + n * interval '1 minute', 0 from generate_series(0, 1) n " +
 			"on conflict do nothing")
-		seen := c.scanned("workflow_execution_queue", func() { c.exec(statement, args...) })
-		require.Zero(c.t, seen.Sequential, statement)
-		require.LessOrEqual(c.t, seen.Index, int64(100), statement)
+		c.bounded("workflow_execution_queue", 100, statement, func() { c.exec(statement, args...) })
 	}
 }
 
@@ -169,27 +166,20 @@ func readsRead(c fixture, quiet tenant) {
 func listsRead(c fixture) {
 	c.t.Helper()
 	c.exec("delete from pgdispatch.activity")
-	seen := c.scanned("workflow_execution_queue", func() { c.exec("select pgdispatch.note_minute()") })
-	require.Zero(c.t, seen.Sequential)
-	require.LessOrEqual(c.t, seen.Index, int64(2*10_000+5000+3*1003+1100), "waiting and scheduled items up to the limit, "+
-		"a few for each level, and running ones")
+	const waiting, ofLevels, running = 2*10_000 + 5000, 3 * 1003, 1100 // up to the limit; a few for each level
+	note := func() { c.exec("select pgdispatch.note_minute()") }
+	c.bounded("workflow_execution_queue", waiting+ofLevels+running, "note_minute", note)
 	// The test may be in the current minute by now.
 	c.exec(
 		"insert into pgdispatch.activity (minute, waiting) select minute + interval '1 minute', 0 from pgdispatch.activity")
-	require.Zero(c.t, c.scanned("workflow_execution_queue", func() {
-		c.exec("select pgdispatch.note_minute()")
-	}), "once a minute is enough")
+	require.Zero(c.t, c.scanned("workflow_execution_queue", note), "once a minute is enough")
 
 	// As on the web view's connections: its lists are planned for their actual arguments.
 	c.exec("set plan_cache_mode = force_custom_plan")
 	const page = 50
 	var rank, name, id any
 	list := func() []map[string]any {
-		rows, err := c.db.Query(c.t.Context(), sql.Text("view_workspaces"), "oldest", rank, name, id, page, 1000, 10_000)
-		require.NoError(c.t, err)
-		shown, err := pgx.CollectRows(rows, pgx.RowToMap)
-		require.NoError(c.t, err)
-		return shown
+		return c.shown("view_workspaces", "oldest", rank, name, id, page, 1000, 10_000)
 	}
 	for range 3 {
 		shown := list()
@@ -201,9 +191,7 @@ func listsRead(c fixture) {
 		// Every level with waiting items is read, a few entries each; then the rows on the page.
 		for table, entries := range map[string]int64{"workspaces": 2 * page, "workflow_execution_queue": 3*1003 + 9*page +
 			waiting} {
-			seen := c.scanned(table, func() { list() })
-			require.Zero(c.t, seen.Sequential, "a page read %s from end to end", table)
-			require.LessOrEqual(c.t, seen.Index, entries, "index entries of %s", table)
+			c.bounded(table, entries, "a page", func() { list() })
 		}
 		last := shown[page-1]
 		rank, name, id = last["rank"], last["name"], last["id"]
@@ -214,19 +202,15 @@ func listsRead(c fixture) {
 // another plan would have been better.
 func enqueueReads(c fixture, quiet tenant) {
 	c.t.Helper()
-	c.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
-		select workspace_id, id from pgdispatch.workflow_definitions`)
+	c.itemEach()
 	for _, table := range []string{"workflow_execution_queue", "workspaces", "workflow_definitions"} {
-		seen := c.scanned(table, func() { c.item(quiet) })
-		require.Zero(c.t, seen.Sequential, "an enqueue read %s from end to end", table)
-		require.Less(c.t, seen.Index, int64(10), "index entries of %s", table)
+		c.bounded(table, 9, "an enqueue", func() { c.item(quiet) })
 	}
 }
 
 // From Postgres 17 on, the planner drops "is not null" on a not-null column before it considers indexes, and so misses
 // partial indexes with that predicate. Plans of an older Postgres would not show it.
 func TestNoStatementFindsItsIndexByWhatIsDropped(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	statements := all[string](f, "select prosrc from pg_proc where pronamespace = 'pgdispatch'::regnamespace")
 	for _, verb := range sql.Verbs() {
@@ -247,7 +231,6 @@ func TestNoStatementFindsItsIndexByWhatIsDropped(t *testing.T) {
 
 // A plan that must use a disabled type of scan costs 10^10, so Postgres would spend 20 ms on compiling it.
 func TestFunctionsThatDisableAPlanTypeDisableJITToo(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	const disables = "exists (select from unnest(proconfig) s where s like 'enable%=off')"
 	require.Contains(t, all[string](f, "select proname::text from pg_proc where "+disables), "finish")
@@ -257,22 +240,18 @@ func TestFunctionsThatDisableAPlanTypeDisableJITToo(t *testing.T) {
 
 // Statistics taken while nothing runs make the index of running items the smallest, and a plan made then is kept.
 func TestARowIsFoundByItsKeyHoweverFewRanWhenThatWasPlanned(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
-	in, tx := f.begin()
-	in.exec("alter table pgdispatch.workflow_execution_queue set (autovacuum_enabled = off)")
-	in.exec("alter table pgdispatch.workflow_executions set (autovacuum_enabled = off)")
-	in.exec("set local session_replication_role = replica")
-	in.items(w, 20_000)
+	f, w := openFor(t, "FREE")
+	f.noVacuum("workflow_execution_queue", "workflow_executions")
 	const execution = `insert into pgdispatch.workflow_executions
 			(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at,
 				finished_at)
 		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, gen_random_uuid(), $2, now(), case
 			when $2 <> 'RUNNING' then now() end
 		from pgdispatch.workflow_execution_queue q where q.status = $1`
-	in.exec(execution, "PENDING", "COMPLETED")
-	require.NoError(t, tx.Commit(t.Context()))
+	f.untriggered(func(in fixture) {
+		in.items(w, 20_000)
+		in.exec(execution, "PENDING", "COMPLETED")
+	})
 	f.exec("vacuum (analyze) pgdispatch.workflow_execution_queue")
 	f.exec("vacuum (analyze) pgdispatch.workflow_executions")
 
@@ -291,32 +270,28 @@ func TestARowIsFoundByItsKeyHoweverFewRanWhenThatWasPlanned(t *testing.T) {
 	for _, plan := range statements {
 		plan(nobody)
 	}
-	in, tx = f.begin()
-	in.exec("set local session_replication_role = replica")
-	in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at,
-		dispatched_at)
-		select $1, $2, 'DISPATCHED', now(), now() from generate_series(1, 3000)`, w.workspace, w.definition)
-	in.exec(execution, "DISPATCHED", "RUNNING")
-	require.NoError(t, tx.Commit(t.Context()))
+	f.untriggered(func(in fixture) {
+		in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at,
+			dispatched_at)
+			select $1, $2, 'DISPATCHED', now(), now() from generate_series(1, 3000)`, w.workspace, w.definition)
+		in.exec(execution, "DISPATCHED", "RUNNING")
+	})
 
 	running := all[string](f,
 		"select execution_id::text from pgdispatch.workflow_execution_queue where status = 'DISPATCHED' "+
 			"order by id desc limit 8")
 	for name, run := range statements {
 		for _, table := range []string{"workflow_execution_queue", "workflow_executions"} {
-			seen := c.scanned(table, func() { run(running[0]) })
+			c.bounded(table, 19, name, func() { run(running[0]) })
 			running = running[1:]
-			require.Zero(t, seen.Sequential, "%s read %s from end to end", name, table)
-			require.Less(t, seen.Index, int64(20), "%s read index entries of %s", name, table)
 		}
 	}
 }
 
 // A plan may be made between a great transaction and the statistics that count its items.
 func TestAnEndReadsAFewRowsHoweverManyWait(t *testing.T) {
-	t.Parallel()
 	f := open(t)
-	f.exec("alter table pgdispatch.workflow_execution_queue set (autovacuum_enabled = off)")
+	f.noVacuum("workflow_execution_queue")
 	w, others := f.tenant("PRO"), f.tenant("FREE")
 	ends := []string{"select pgdispatch.finish($1::text::uuid, 'COMPLETED')",
 		"select pgdispatch.finish_all(array[$1::text::uuid], '{COMPLETED}', '{null}', '{null}')",
@@ -325,17 +300,12 @@ func TestAnEndReadsAFewRowsHoweverManyWait(t *testing.T) {
 	b := f.claim(len(ends))
 	f.dispatched(b)
 	f.exec("vacuum (analyze) pgdispatch.workflow_execution_queue")
-	in, tx := f.begin()
-	in.exec("set local session_replication_role = replica")
-	in.items(others, 20_000)
-	require.NoError(t, tx.Commit(t.Context()))
+	f.untriggered(func(in fixture) { in.items(others, 20_000) })
 
 	c := f.conn()
 	c.exec("select setval('pgdispatch.gate', 1)") // a dispatcher sleeps, so that each end looks for what it may wake
 	for n, end := range ends {
-		seen := c.scanned("workflow_execution_queue", func() { c.exec(end, b.items[n].ExecutionID) })
-		require.Less(t, seen.Index, int64(50), end)
-		require.Zero(t, seen.Sequential, end)
+		c.bounded("workflow_execution_queue", 49, end, func() { c.exec(end, b.items[n].ExecutionID) })
 	}
 }
 
@@ -352,7 +322,6 @@ func TestASettleThatTheClaimForesawIsHeapOnly(t *testing.T) {
 		"no room at the settle": {"replica-1", nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			f := open(t).conn()
 			id := f.item(f.tenant("FREE"))
 			store := &claim.Store{Pool: f.db, Owner: "replica-1", Lease: lease, CanWatch: func(int) bool {

@@ -111,13 +111,11 @@ func TestNoCallIsLostWhileItsItemsAreClaimed(t *testing.T) {
 			f, w := crowd(t)
 			read := f.callAll(w, arguments, true)
 			last := map[int64]string{}
-			rows, err := f.db.Query(t.Context(), `select distinct on (item) item, jsonb_build_object('order', "order")::text
-				from calls order by item, n desc`)
-			require.NoError(t, err)
+			rows := must(f.db.Query(t.Context(), `select distinct on (item) item, jsonb_build_object('order', "order")::text
+				from calls order by item, n desc`)).in(t)
 			var item int64
 			var params string
-			_, err = pgx.ForEachRow(rows, []any{&item, &params}, func() error { last[item] = params; return nil })
-			require.NoError(t, err)
+			must(pgx.ForEachRow(rows, []any{&item, &params}, func() error { last[item] = params; return nil })).in(t)
 			require.Equal(t, last, read, "what was claimed is what the last call said")
 			require.Equal(t, len(last), one[int](f, "select count(*) from calls where action = 'inserted'"))
 			require.Empty(t, all[int64](f, `select q.id from pgdispatch.workflow_execution_queue q

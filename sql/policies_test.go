@@ -2,10 +2,12 @@ package sql_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,8 +21,7 @@ type enqueued struct {
 // enqueue calls pgdispatch.enqueue with an order as params and further arguments, such as "key => 'a'".
 func (f fixture) enqueue(w tenant, order int, arguments string) enqueued {
 	f.t.Helper()
-	answer, err := f.tryEnqueue(w, fmt.Sprintf(`{"order": %d}`, order), arguments)
-	require.NoError(f.t, err)
+	answer := must(f.tryEnqueue(w, fmt.Sprintf(`{"order": %d}`, order), arguments)).in(f.t)
 	return answer
 }
 
@@ -37,19 +38,17 @@ func (f fixture) tryEnqueue(w tenant, params, arguments string) (enqueued, error
 // order returns what the params of an item say.
 func (f fixture) order(id int64) int {
 	f.t.Helper()
-	return one[int](f, "select (params ->> 'order')::int from pgdispatch.workflow_execution_queue where id = $1", id)
+	return column[int](f, id, "(params ->> 'order')::int")
 }
 
 // dueIn returns when an item is due, counted from when it was created.
 func (f fixture) dueIn(id int64) time.Duration {
 	f.t.Helper()
-	return one[time.Duration](f, "select run_at - created_at from pgdispatch.workflow_execution_queue where id = $1", id)
+	return column[time.Duration](f, id, "run_at - created_at")
 }
 
 func TestEnqueueWithoutAKeyInsertsAnItemEachTime(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	first := f.enqueue(w, 1, "")
 	require.Equal(t, enqueued{first.ID, f.execution(first.ID), "inserted"}, first)
 	second := f.enqueue(w, 2, `priority => 5, run_at => '2100-01-01Z', start_options => '{"static_summary": "x"}',
@@ -63,9 +62,7 @@ func TestEnqueueWithoutAKeyInsertsAnItemEachTime(t *testing.T) {
 }
 
 func TestEnqueueIsAFunctionBesideTheViewOfItsName(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	f.exec("insert into pgdispatch.enqueue (workspace_id, workflow_definition_id) values ($1, $2)", w.workspace,
 		w.definition)
 	require.EqualValues(t, 3, one[int64](f, `select count(*) from generate_series(1, 3) n
@@ -75,9 +72,7 @@ func TestEnqueueIsAFunctionBesideTheViewOfItsName(t *testing.T) {
 }
 
 func TestSkipInsertsNothingWhileTheKeysItemWaitsOrRuns(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w, other := f.tenant("PRO"), f.tenant("PRO")
+	f, w, other := openForTwo(t, "PRO", "PRO")
 	first := f.enqueue(w, 1, "key => 'a'")
 	skipped := enqueued{first.ID, first.ExecutionID, "skipped"}
 	f.exec(withKey, w.workspace, w.definition, "a") // an idempotency key is another matter
@@ -99,9 +94,7 @@ func TestSkipInsertsNothingWhileTheKeysItemWaitsOrRuns(t *testing.T) {
 }
 
 func TestReplaceGivesTheWaitingItemTheNewValues(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	const replace = "key => 'a', on_conflict => 'replace'"
 	first := f.enqueue(w, 1, replace+`, priority => 3, run_at => '2100-01-01Z', start_options => '{"memo": {"a": 1}}'`)
 	require.Equal(t, "inserted", first.Action)
@@ -120,9 +113,7 @@ func TestReplaceGivesTheWaitingItemTheNewValues(t *testing.T) {
 }
 
 func TestReplaceNeverChangesAClaimedItem(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	const replace = "key => 'a', on_conflict => 'replace'"
 	first := f.enqueue(w, 1, replace)
 	b := f.claim(1)
@@ -143,18 +134,17 @@ func TestReplaceNeverChangesAClaimedItem(t *testing.T) {
 }
 
 func TestDebounceMovesTheStartButNotBeyondTheLongestWait(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	const debounce = "key => 'a', on_conflict => 'debounce', quiet => '10 s', at_most => '1 min'"
 	first := f.enqueue(w, 1, debounce)
 	require.Equal(t, "inserted", first.Action)
 	require.InDelta(t, 10, f.dueIn(first.ID).Seconds(), 5)
 	require.Empty(t, f.claim(10).items)
 	age := func(by string) {
-		f.exec(`set session_replication_role = replica; update pgdispatch.workflow_execution_queue
-			set created_at = created_at - interval '`+by+`', run_at = run_at - interval '`+by+
-			`'; reset session_replication_role`, pgx.QueryExecModeSimpleProtocol)
+		f.untriggered(func(in fixture) {
+			in.exec(`update pgdispatch.workflow_execution_queue
+				set created_at = created_at - $1::text::interval, run_at = run_at - $1::text::interval`, by)
+		})
 		f.forget() // nobody was told
 	}
 	age("8 s")
@@ -175,9 +165,7 @@ func TestDebounceMovesTheStartButNotBeyondTheLongestWait(t *testing.T) {
 }
 
 func TestEnqueueThatIsRolledBackChangesNothing(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	first := f.enqueue(w, 1, "key => 'a'")
 	in, tx := f.begin()
 	require.Equal(t, "replaced", in.enqueue(w, 2, "key => 'a', on_conflict => 'replace'").Action)
@@ -189,15 +177,87 @@ func TestEnqueueThatIsRolledBackChangesNothing(t *testing.T) {
 }
 
 func TestReplicasHearOfAReplacedItem(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	const replace = "key => 'a', on_conflict => 'replace'"
 	f.enqueue(w, 1, replace)
 	require.Equal(t, 1, f.heard(func() { f.enqueue(w, 2, replace) }), "a claim may have chosen the row before")
 	require.Equal(t, 1, f.heard(func() { f.enqueue(w, 3, replace+", priority => 1") }))
-	require.Equal(t, 1, f.heard(func() {
-		f.enqueue(w, 3, "key => 'a', on_conflict => 'debounce', quiet => '5 s'")
-	}))
+	require.Equal(t, 1, f.heard(func() { f.enqueue(w, 3, "key => 'a', on_conflict => 'debounce', quiet => '5 s'") }))
 	require.Equal(t, 3, one[int](f, "select count(*) from pgdispatch.marks where due is not null"))
+}
+
+func TestEnqueueNamesTheArgumentThatIsWrong(t *testing.T) {
+	f, w := openFor(t, "PRO")
+	f.enqueue(w, 1, "key => 'held'")
+	for _, bad := range []struct{ arguments, code, says string }{
+		{"key => ''", "PGD50", "key has 0 characters"},
+		{"key => repeat('k', 201)", "PGD50", "key has 201 characters"},
+		{"on_conflict => 'skip'", "PGD50", "on_conflict, quiet and at_most need a key"},
+		{"quiet => '1 s'", "PGD50", "need a key"},
+		{"key => 'a', on_conflict => 'SKIP'", "PGD51", "on_conflict is SKIP: it must be skip, replace or debounce"},
+		{"key => 'a', quiet => '1 s'", "PGD51", "quiet and at_most are for debounce, and on_conflict is skip"},
+		{"key => 'a', on_conflict => 'replace', at_most => '1 s'", "PGD51", "on_conflict is replace"},
+		{"key => 'a', on_conflict => 'debounce'", "PGD52", "quiet is null"},
+		{"key => 'a', on_conflict => 'debounce', quiet => '0'", "PGD52", "quiet is 00:00:00"},
+		{"key => 'a', on_conflict => 'debounce', quiet => '-1 s'", "PGD52", "quiet is -00:00:01"},
+		{"key => 'a', on_conflict => 'debounce', quiet => '2 years'", "PGD52", "quiet is 2 years"},
+		{"key => 'a', on_conflict => 'debounce', quiet => '5 s', at_most => '4 s'", "PGD52", "at_most is 00:00:04"},
+		{"key => 'a', on_conflict => 'debounce', quiet => '5 s', at_most => '2 years'", "PGD52", "at_most is 2 years"},
+		{"key => 'a', on_conflict => 'debounce', quiet => '5 s', run_at => now()", "PGD53", "run_at must not be given"},
+		{"priority => 101", "PGD06", "priority 101"},
+		{"run_at => 'infinity'", "PGD08", "run_at infinity"},
+		{"traceparent => 'x'", "PGD10", "traceparent"},
+		{`start_options => '{"x": 1}'`, "PGD11", "start_options has no field x"},
+		// Although nothing would be inserted.
+		{"key => 'held', priority => 101", "PGD06", "priority 101"},
+		{"key => 'held', traceparent => 'x'", "PGD10", "traceparent"},
+		{`key => 'held', start_options => '{"x": 1}'`, "PGD11", "start_options has no field x"},
+		{"key => 'held', on_conflict => 'replace', priority => 101", "PGD06", "priority 101"},
+	} {
+		_, err := f.tryEnqueue(w, "{}", bad.arguments)
+		require.Error(t, err, bad.arguments)
+		refusal := f.pgError(err)
+		require.Equal(t, bad.code, refusal.Code, bad.arguments)
+		require.Contains(t, refusal.Message, bad.says)
+		require.NotEmpty(t, refusal.Hint, bad.arguments)
+	}
+	require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.workflow_execution_queue"))
+}
+
+func TestEnqueueRefusesParamsAndDefinitionsAsAnInsertDoes(t *testing.T) {
+	f, w, other := openForTwo(t, "PRO", "PRO")
+	second, _ := f.definition(w.workspace, "second")
+	f.enqueue(w, 1, "key => 'held'")
+	for _, key := range []string{"", "key => 'new'", "key => 'held'", "key => 'held', on_conflict => 'replace'"} {
+		for _, bad := range []struct {
+			w            tenant
+			params, code string
+		}{
+			{w, "[1]", "PGD04"}, {w, `{"a": "` + strings.Repeat("x", 2<<20) + `"}`, "PGD05"},
+			{tenant{workspace: nobody, definition: w.definition}, "{}", "PGD01"},
+			{tenant{workspace: w.workspace, definition: nobody}, "{}", "PGD02"},
+			{tenant{workspace: w.workspace, definition: other.definition}, "{}", "PGD03"},
+		} {
+			_, err := f.tryEnqueue(bad.w, bad.params, key)
+			require.Error(t, err, "%s %s", key, bad.code)
+			require.Equal(t, bad.code, f.pgError(err).Code, key)
+		}
+	}
+	_, err := f.tryEnqueue(tenant{workspace: w.workspace, definition: second}, "{}", "key => 'held'")
+	require.Equal(t, "PGD54", f.pgError(err).Code, "it would wait for work of another kind")
+	require.Equal(t, "PGD01", f.refused("select pgdispatch.enqueue(null, null, key => 'a')").Code)
+	require.Equal(t, "23502", f.refused("select pgdispatch.enqueue(null, $1)", w.definition).Code)
+}
+
+// A row that the application's own trigger suppresses must not make enqueue try forever.
+func TestEnqueueEndsWhenATriggerSuppressesTheRow(t *testing.T) {
+	f, w := openFor(t, "PRO")
+	f.exec(`create function suppress() returns trigger language plpgsql as 'begin return null; end'`)
+	f.exec(`create trigger suppress before insert on pgdispatch.workflow_execution_queue for each row
+		execute function suppress()`)
+	var id pgtype.Int8
+	var action pgtype.Text
+	require.NoError(t, f.db.QueryRow(t.Context(), "select id, action from pgdispatch.enqueue($1, $2, key => 'a')",
+		w.workspace, w.definition).Scan(&id, &action))
+	require.False(t, id.Valid || action.Valid)
 }

@@ -1,10 +1,13 @@
 package sql_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,10 +20,9 @@ func (f fixture) queuesBy(xid *string, most int) (read []string) {
 	var workspace, key *string
 	var priority *int
 	for {
-		rows, err := f.db.Query(f.t.Context(),
+		rows := must(f.db.Query(f.t.Context(),
 			`select l.workspace_id::text, l.priority, nullif(l.limit_key, ''), l.run_at::text
-			from (`+sql.Text("load")+") l where l.workspace_id is not null", xid, workspace, priority, key, most)
-		require.NoError(f.t, err)
+			from (`+sql.Text("load")+") l where l.workspace_id is not null", xid, workspace, priority, key, most)).in(f.t)
 		n := 0
 		for ; rows.Next(); n++ {
 			var due string
@@ -43,9 +45,7 @@ func deref(s *string) string {
 }
 
 func TestPagesHaveEachLineOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	a, b := f.tenant("PRO"), f.tenant("PRO")
+	f, a, b := openForTwo(t, "PRO", "PRO")
 	var xids []string
 	for nth := range 4 {
 		values := []string{}
@@ -78,35 +78,25 @@ func TestPagesHaveEachLineOnce(t *testing.T) {
 
 // A tenant may enqueue any number of items in one transaction, under as many keys.
 func TestWhatIsReadOfATransactionDoesNotGrowWithIt(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	big, small := f.tenant("PRO"), f.tenant("PRO")
+	f, big, small := openForTwo(t, "PRO", "PRO")
 	c := f.replicaConn()
 	before := f.snapshot()
 	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, limit_key)
 		select $1, $2, n % 201 - 100, 'key ' || n % 5000 from generate_series(1, 20000) n`, big.workspace, big.definition)
 	f.item(small)
-	seen := c.scanned("workflow_execution_queue", func() { c.exec(sql.Text("look"), before, 1000, nobody) })
-	require.Zero(t, seen.Sequential)
-	require.LessOrEqual(t, seen.Index, int64(1010))
+	c.bounded("workflow_execution_queue", 1010, "look", func() { c.exec(sql.Text("look"), before, 1000, nobody) })
 	var found []string
-	seen = c.scanned("workflow_execution_queue", func() {
+	c.bounded("workflow_execution_queue", 60, "arrivals", func() {
 		found = all[string](c, "select a.workspace_id::text from ("+sql.Text("arrivals")+") a", before, f.snapshot(), 10)
 	})
 	require.Len(t, found, 11)
 	require.Equal(t, small.workspace, found[10], "the transaction after the great one")
-	require.Zero(t, seen.Sequential)
-	require.LessOrEqual(t, seen.Index, int64(60))
-	seen = c.scanned("workflow_execution_queue", func() { c.exec(sql.Text("load"), nil, nil, nil, nil, 10) })
-	require.Zero(t, seen.Sequential)
-	require.LessOrEqual(t, seen.Index, int64(60))
+	c.bounded("workflow_execution_queue", 60, "load", func() { c.exec(sql.Text("load"), nil, nil, nil, nil, 10) })
 }
 
 // A replica looks while the transaction is still open, too.
 func TestALookReadsNothingOfAnOpenTransaction(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	big, small := f.tenant("PRO"), f.tenant("PRO")
+	f, big, small := openForTwo(t, "PRO", "PRO")
 	c := f.replicaConn()
 	before := f.snapshot()
 	f.item(small)
@@ -126,9 +116,7 @@ func TestALookReadsNothingOfAnOpenTransaction(t *testing.T) {
 }
 
 func TestWhatRepeatsReadsNothingOfAnOpenTransaction(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	big, small := f.tenant("PRO"), f.tenant("PRO")
+	f, big, small := openForTwo(t, "PRO", "PRO")
 	c := f.replicaConn()
 	f.exec("insert into pgdispatch.limits (key, max_concurrent) values ('key', 1)")
 	f.items(small, 3)
@@ -150,4 +138,158 @@ func TestWhatRepeatsReadsNothingOfAnOpenTransaction(t *testing.T) {
 	require.Equal(t, int64(2), one[int64](f, "select pending from pgdispatch.queue_depth(1000)"))
 	require.NoError(t, tx.Commit(t.Context()))
 	require.Equal(t, int64(20_002), one[int64](f, "select pending from pgdispatch.queue_depth(100000)"))
+}
+
+// An item that is not due yet is scheduled. It does not wait, and has no part in how long the oldest has waited.
+func TestScheduledItemsAreCountedBesideThoseThatWait(t *testing.T) {
+	f, w, other := openForTwo(t, "PRO", "PRO")
+	f.items(w, 3)
+	f.item(other)
+	f.at(w, 0, time.Hour)
+	f.exec(`insert into pgdispatch.workflow_execution_queue
+			(workspace_id, workflow_definition_id, limit_key, priority, run_at)
+		select $1, $2, 'key ' || n % 3, n % 2, now() + make_interval(mins => n - 3) from generate_series(1, 6) n`,
+		w.workspace, w.definition)
+	const counts = `select format('%s %s %s', due, scheduled,
+		extract(epoch from clock_timestamp() - oldest_due)::int / 60)`
+	require.Equal(t, "6 4 2", one[string](f, counts+" from pgdispatch.waiting_counts(array[$1::uuid], 100)", w.workspace))
+	require.Equal(t, "7 4 2", one[string](f, counts+" from pgdispatch.waiting_counts(null, 100)"))
+	require.Equal(t, "6 4 2", one[string](f, `select format('%s %s %s', waiting, scheduled,
+		extract(epoch from clock_timestamp() - oldest_waiting_since)::int / 60)
+		from pgdispatch.workspace_statistics where workspace_id = $1`, w.workspace))
+	depth := f.shown("queue_depth", 10_000)[0]
+	require.EqualValues(t, []any{int64(7), int64(4)}, []any{depth["pending"], depth["scheduled"]})
+}
+
+// Counts that stop early say so, and a great backlog of one kind hides none of the other.
+func TestCountsOfWaitingAndScheduledItemsStopEarlyAndSaySo(t *testing.T) {
+	f, w, later := openForTwo(t, "PRO", "PRO")
+	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key, run_at)
+		select $1, $2, 'key ' || n % 20, now() + interval '1 hour' from generate_series(1, 500) n`,
+		later.workspace, later.definition)
+	f.items(w, 50)
+	const counts = `select format('%s %s %s %s', due, due_exact, scheduled, scheduled_exact)
+		from pgdispatch.waiting_counts`
+	require.Equal(t, "50 t 100 f", one[string](f, counts+"(null, 100)"))
+	require.Equal(t, "40 f 40 f", one[string](f, counts+"(null, 40)"))
+	require.Equal(t, "0 f 5 f", one[string](f, counts+"(array[$1::uuid], 5)", later.workspace),
+		"not all key queues were looked at")
+	require.Equal(t, "50 t 500 t", one[string](f, counts+"(null, 1000)"))
+}
+
+// However many key queues there are, a count of scheduled items is exact unless there are very many.
+func TestScheduledItemsAreCountedExactlyBesideManyKeyQueues(t *testing.T) {
+	f, w, other := openForTwo(t, "PRO", "PRO")
+	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
+		select $1, $2, 'key ' || n from generate_series(1, 150) n`, w.workspace, w.definition)
+	const counts = `select format('%s %s', scheduled, scheduled_exact) from pgdispatch.waiting_counts`
+	require.Equal(t, "0 t", one[string](f, counts+"(null, 100)"))
+	require.Equal(t, "0 t", one[string](f, counts+"(array[$1::uuid], 100)", w.workspace))
+	f.at(w, 0, time.Hour)
+	f.at(other, 0, time.Hour)
+	require.Equal(t, "2 t", one[string](f, counts+"(null, 100)"))
+	require.Equal(t, "1 t", one[string](f, counts+"(array[$1::uuid], 100)", w.workspace))
+	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where run_at > now()")
+	require.Equal(t, "0 t", one[string](f, counts+"(null, 100)"))
+}
+
+// Where there are more key queues than are looked at, those of the items that arrived first are among them.
+func TestTheLongestWaitingWorkspaceIsFoundBesideManyKeyQueues(t *testing.T) {
+	f := open(t)
+	tenants := make([]tenant, 11)
+	for n := range tenants {
+		tenants[n] = f.tenant("PRO")
+	}
+	slices.SortFunc(tenants, func(a, b tenant) int { return cmp.Compare(b.workspace, a.workspace) })
+	for _, w := range tenants {
+		f.item(w)
+	}
+	last := tenants[0]
+	require.Equal(t, last.workspace,
+		one[string](f, "select workspace_id::text from pgdispatch.longest_waiting(5) order by waiting_from limit 1"))
+}
+
+func TestTheUseOfLimitsCostsTheSameWithManyLimitsAndALongQueue(t *testing.T) {
+	f := open(t).conn()
+	w := f.tenant("ENTERPRISE")
+	f.noVacuum("workflow_execution_queue", "limits", "limit_starts")
+	f.exec("set session_replication_role = replica")
+	f.exec(`insert into pgdispatch.limits (workspace_id, key, max_concurrent, max_starts, per)
+		select workspace, 'key ' || n, 5, '{1}', '{1 minute}'
+		from generate_series(1, 10000) n cross join unnest(array[null, $1::uuid]) workspace`, w.workspace)
+	f.exec(`insert into pgdispatch.limits (workspace_id, key, max_concurrent)
+		select gen_random_uuid(), 'key 1', 5 from generate_series(1, 10000)`)
+	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key, status,
+			claimed_at, dispatched_at, lease_token)
+		select $1, $2, 'key ' || n / 20, 'DISPATCHED', now(), now(), nextval('pgdispatch.lease_tokens')
+		from generate_series(1, 10000) n`, w.workspace, w.definition)
+	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
+		select $1, $2, 'key ' || n / 20 from generate_series(1, 20000) n`, w.workspace, w.definition)
+	f.exec("insert into pgdispatch.limit_starts select id, '1 minute', now(), 1 from pgdispatch.limits")
+
+	const seen, named = 1000, 4
+	read := func() { f.exec("select * from pgdispatch.limits_used($1, $2)", seen, named) }
+	for table, entries := range map[string]int64{
+		"workflow_execution_queue": 2*seen + 1000 + named*50, // the holders, the keys that wait, their items
+		"limits":                   3*1100 + 2*named + 20,    // those of 1,000 keys and of some hundred held ones
+		"limit_starts":             named * 5,
+	} {
+		got := f.scanned(table, read)
+		require.LessOrEqual(t, got.Sequential, int64(0), table)
+		require.LessOrEqual(t, got.Index, entries, table)
+	}
+	require.EqualValues(t, named+1, f.exec("select * from pgdispatch.limits_used($1, $2)", seen, named))
+}
+
+func TestItemsOfKeysWithoutALimitAreNotLookedAt(t *testing.T) {
+	f := open(t).conn()
+	w := f.tenant("PRO")
+	f.limit(nil, "key 7", 0)
+	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
+		select $1, $2, 'key ' || n % 50 from generate_series(1, 5000) n`, w.workspace, w.definition)
+	got := f.scanned("workflow_execution_queue", func() {
+		require.Equal(t, []string{"key 7 100", " 0"}, all[string](f,
+			"select concat(key, ' ', items) from pgdispatch.limits_used(1000, 5)"))
+	})
+	require.LessOrEqual(t, got.Index, int64(50+100+100+5), "each key, and twice the items of the one")
+}
+
+func TestWhatWaitsForAKeyIsCountedHoweverMuchArrivedBefore(t *testing.T) {
+	f, big, small := openForTwo(t, "PRO", "PRO")
+	f.items(big, 300)
+	f.keyed(big, "other", 300)
+	f.limit(nil, "gpu", 0)
+	f.limit(&small, "mail", 0)
+	f.keyed(small, "gpu", 40)
+	f.keyed(small, "mail", 30)
+	f.exec("update pgdispatch.workflow_execution_queue set priority = id % 3 where limit_key = 'mail'")
+	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 day' where limit_key <> '' " +
+		"and id % 10 = 0")
+	require.Equal(t, []string{"gpu 36", "mail 27", " 0"}, all[string](f,
+		"select concat(key, ' ', items) from pgdispatch.limits_used(10, 5)"))
+	require.Equal(t, int64(63), one[int64](f, "select behind from pgdispatch.limits_used(10, 5) where key is null"))
+	for _, of := range []struct {
+		key       string
+		workspace any
+		items     int64
+	}{{"gpu", nil, 20}, {"mail", small.workspace, 20}, {"mail", big.workspace, 0}, {"mail", nil, 20}, {"none", nil, 0}} {
+		require.Equal(t, of.items, one[int64](f, "select items from pgdispatch.key_waiting($1, $2, 20)", of.key,
+			of.workspace), of)
+	}
+}
+
+func TestWhatWaitsForAKeyIsFoundByItsIndex(t *testing.T) {
+	f := open(t).conn()
+	w := f.tenant("PRO")
+	f.noVacuum("workflow_execution_queue")
+	f.items(w, 5000)
+	f.keyed(w, "aaa", 5000)
+	f.keyed(w, "smtp", 400)
+	for _, workspace := range []any{nil, w.workspace} {
+		read := f.scanned("workflow_execution_queue", func() {
+			f.exec("select * from pgdispatch.key_waiting('smtp', $1, 100)", workspace)
+		})
+		require.LessOrEqual(t, read.Sequential, int64(0), workspace)
+		require.LessOrEqual(t, read.Index, int64(110), workspace)
+	}
 }

@@ -1,6 +1,7 @@
 package sql_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -28,9 +29,7 @@ func requireSoon(t *testing.T, began time.Time, want, got time.Duration) {
 }
 
 func TestARateLimitGivesOneSecondsWorthAtOnceAndThenByTime(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w, free := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	f, w, free := openForTwo(t, "ENTERPRISE", "ENTERPRISE")
 	f.rate(w, 4)
 	f.items(w, 20)
 	began := time.Now()
@@ -51,52 +50,32 @@ func TestARateLimitGivesOneSecondsWorthAtOnceAndThenByTime(t *testing.T) {
 	require.Len(t, f.claim(15).items, 4, "nor when tokens were left")
 }
 
-func TestARateBelowOneASecondGivesOneAtATime(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
-	f.rate(w, 0.5)
-	f.items(w, 5)
-	began := time.Now()
-	first := f.claim(10)
-	require.Len(t, first.items, 1)
-	requireSoon(t, began, 2*time.Second, *first.lookAgainIn)
-	f.pass(time.Second)
-	early := f.claim(10)
-	require.Empty(t, early.items)
-	requireSoon(t, began, time.Second, *early.lookAgainIn)
-	f.pass(2 * time.Second)
-	require.Len(t, f.claim(10).items, 1)
-}
-
 // The timer never fires too early: a dispatcher that claims at the given time finds an item.
 func TestTheTimeToLookAgainIsWhenTheRateAllowsOne(t *testing.T) {
 	t.Parallel()
 	for _, perSecond := range []float64{0.0001, 0.3, 3, 7, 13, 333, 9999} {
-		f := open(t)
-		w := f.tenant("ENTERPRISE")
-		f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")
-		f.maxClaims(100000)
-		f.rate(w, perSecond)
-		f.items(w, int(perSecond)+3)
-		began := time.Now()
-		b := f.claim(100000)
-		waited := time.Since(began)
-		if b.lookAgainIn != nil {
-			waited += *b.lookAgainIn
-		} else {
-			require.True(t, b.more, "a token is already available")
-		}
-		require.LessOrEqual(t, 1.0,
-			one[float64](f, "select r.tokens + r.per_second * $1::float8 from pgdispatch.rates r", waited.Seconds()), "%v",
-			perSecond)
+		t.Run(fmt.Sprint(perSecond), func(t *testing.T) {
+			f, w := openFor(t, "ENTERPRISE")
+			f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")
+			f.maxClaims(100000)
+			f.rate(w, perSecond)
+			f.items(w, int(perSecond)+3)
+			began := time.Now()
+			b := f.claim(100000)
+			waited := time.Since(began)
+			if b.lookAgainIn != nil {
+				waited += *b.lookAgainIn
+			} else {
+				require.True(t, b.more, "a token is already available")
+			}
+			require.LessOrEqual(t, 1.0,
+				one[float64](f, "select r.tokens + r.per_second * $1::float8 from pgdispatch.rates r", waited.Seconds()))
+		})
 	}
 }
 
 func TestARateChangesLive(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 1000")
 	f.maxClaims(1000)
 	f.items(w, 300)
@@ -121,9 +100,7 @@ func TestARateChangesLive(t *testing.T) {
 }
 
 func TestWhatWasSavedUpWasSavedUpAtTheRateOfThen(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	f.items(w, 20)
 	f.rate(w, 4)
 	require.Len(t, f.claim(10).items, 4)
@@ -133,9 +110,7 @@ func TestWhatWasSavedUpWasSavedUpAtTheRateOfThen(t *testing.T) {
 }
 
 func TestARateLosesNothingWhenTheClockIsSetBack(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	f.items(w, 20)
 	f.rate(w, 4)
 	require.Len(t, f.claim(1).items, 1)
@@ -144,9 +119,7 @@ func TestARateLosesNothingWhenTheClockIsSetBack(t *testing.T) {
 }
 
 func TestARepeatedStartNeedsNoRate(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	f.rate(w, 1)
 	f.items(w, 3)
 	first := f.claim(3)
@@ -157,9 +130,7 @@ func TestARepeatedStartNeedsNoRate(t *testing.T) {
 
 // In real time: any window contains at most the bucket's size plus the rate's refill.
 func TestARateIsExactOverManyClaimers(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w, busy := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	f, w, busy := openForTwo(t, "ENTERPRISE", "ENTERPRISE")
 	const perSecond, items = 60, 120
 	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")
 	f.maxClaims(100000)

@@ -18,8 +18,7 @@ func (f fixture) sweeps() *sweeper.Postgres { return &sweeper.Postgres{DB: f.db,
 
 func (f fixture) deleteFinished(atMost int) deleted {
 	f.t.Helper()
-	answer, err := f.sweeps().DeleteFinished(f.t.Context(), atMost)
-	require.NoError(f.t, err)
+	answer := must(f.sweeps().DeleteFinished(f.t.Context(), atMost)).in(f.t)
 	return answer
 }
 
@@ -46,13 +45,12 @@ func (f fixture) keep(finished, dead any) {
 // age ages items, as if they had been finished and handled that long ago.
 func (f fixture) age(d time.Duration, ids ...int64) {
 	f.t.Helper()
-	in, tx := f.begin()
-	in.exec("set local session_replication_role = replica")
-	in.exec("update pgdispatch.workflow_execution_queue "+
-		"set created_at = created_at - $2::interval, finished_at = finished_at - $2::interval where id = any ($1)", ids, d)
-	in.exec("update pgdispatch.dead_letter_marks set marked_at = marked_at - $2::interval where item_id = any ($1)", ids,
-		d)
-	require.NoError(f.t, tx.Commit(f.t.Context()))
+	f.untriggered(func(in fixture) {
+		in.exec("update pgdispatch.workflow_execution_queue "+
+			"set created_at = created_at - $2::interval, finished_at = finished_at - $2::interval where id = any ($1)", ids, d)
+		in.exec("update pgdispatch.dead_letter_marks set marked_at = marked_at - $2::interval where item_id = any ($1)", ids,
+			d)
+	})
 }
 
 // done enqueues n items whose workflows complete.
@@ -75,9 +73,7 @@ func (f fixture) kept() []int64 {
 const day = 24 * time.Hour
 
 func TestNothingIsDeletedUntilARetentionIsSet(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.age(1000*day, append(f.done(w, 2), f.dead(w, 1)...)...)
 	require.Equal(t, deleted{}, f.deleteFinished(100))
 	require.Len(t, f.kept(), 3)
@@ -86,15 +82,13 @@ func TestNothingIsDeletedUntilARetentionIsSet(t *testing.T) {
 }
 
 func TestFinishedItemsAreDeletedWithAllThatBelongsToThem(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	id := f.item(w)
 	f.retry(f.claim(1), "once")
 	f.dispatched(f.claim(1))
 	f.finish(id, "COMPLETED")
 	cancelled := f.item(w)
-	require.True(t, one[bool](f, "select pgdispatch.cancel($1)", f.execution(cancelled)))
+	require.True(t, f.cancel(cancelled))
 	young := f.done(w, 1)[0]
 	f.keep(30*day, nil)
 	f.age(31*day, id, cancelled)
@@ -107,9 +101,7 @@ func TestFinishedItemsAreDeletedWithAllThatBelongsToThem(t *testing.T) {
 }
 
 func TestWhatIsNotFinishedIsKeptHoweverOld(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	ids := f.items(w, 4)
 	f.dispatched(f.claim(1))
 	f.claim(1)
@@ -120,7 +112,6 @@ func TestWhatIsNotFinishedIsKeptHoweverOld(t *testing.T) {
 }
 
 func TestDeadLettersAreKeptUntilSomebodyHasSeenToThem(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	ids := f.dead(f.tenant("PRO"), 4)
 	f.keep(30*day, nil)
@@ -130,7 +121,7 @@ func TestDeadLettersAreKeptUntilSomebodyHasSeenToThem(t *testing.T) {
 	f.discard(ids[0])
 	f.replayed(ids[1])
 	withdrawn := f.replayed(ids[2])
-	require.True(t, one[bool](f, "select pgdispatch.cancel($1)", f.execution(withdrawn)))
+	require.True(t, f.cancel(withdrawn))
 	require.Equal(t, deleted{}, f.anew().deleteFinished(100), "from then on as long as any other item")
 
 	f.age(31*day, ids[:3]...)
@@ -139,9 +130,7 @@ func TestDeadLettersAreKeptUntilSomebodyHasSeenToThem(t *testing.T) {
 }
 
 func TestDeadLettersMayHaveARetentionOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	done, dead := f.done(w, 1), f.dead(w, 3)
 	f.discard(dead[0])
 	f.replayed(dead[1])
@@ -154,7 +143,6 @@ func TestDeadLettersMayHaveARetentionOfTheirOwn(t *testing.T) {
 }
 
 func TestADeletedReplayDoesNotBringItsDeadLetterBack(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	id := f.dead(f.tenant("FREE"), 1)[0]
 	again := f.replayed(id)
@@ -168,9 +156,7 @@ func TestADeletedReplayDoesNotBringItsDeadLetterBack(t *testing.T) {
 }
 
 func TestADeletionGoesBatchByBatchAndPassByPass(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	ids := append(f.done(w, 3), f.dead(w, 2)...)
 	ids = append(ids, f.done(w, 4)...)
 	young := f.done(w, 5)
@@ -192,9 +178,7 @@ func TestADeletionGoesBatchByBatchAndPassByPass(t *testing.T) {
 }
 
 func TestADeletionPassesOverWhatSomebodyHasLocked(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	ids := append(f.done(w, 1), f.dead(w, 1)...)
 	f.keep(day, day)
 	f.age(2*day, ids...)
@@ -209,7 +193,6 @@ func TestADeletionPassesOverWhatSomebodyHasLocked(t *testing.T) {
 }
 
 func TestTwoDeletionsAtOnceAreOne(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	ids := f.done(f.tenant("PRO"), 2)
 	f.keep(day, day)
@@ -222,9 +205,7 @@ func TestTwoDeletionsAtOnceAreOne(t *testing.T) {
 }
 
 func TestAnOpenDeletionIsInNobodysWay(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	ids := append(f.done(w, 3), f.dead(w, 2)...)
 	f.keep(day, day)
 	f.age(2*day, ids...)
@@ -244,7 +225,6 @@ func TestAnOpenDeletionIsInNobodysWay(t *testing.T) {
 }
 
 func TestAWorkflowThatStillRunsKeepsItsExecution(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	id := f.done(f.tenant("FREE"), 1)[0]
 	f.exec("update pgdispatch.workflow_executions set status = 'RUNNING', finished_at = null")
@@ -255,7 +235,6 @@ func TestAWorkflowThatStillRunsKeepsItsExecution(t *testing.T) {
 }
 
 func TestARetentionOutOfReasonIsRefused(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	for _, column := range []string{"retention", "dead_letter_retention"} {
 		for _, value := range []string{"0", "-1 day", "59 seconds", "101 years"} {
@@ -270,29 +249,78 @@ func TestARetentionOutOfReasonIsRefused(t *testing.T) {
 }
 
 func TestADeletionReadsWhatItLooksAtAndNoMore(t *testing.T) {
-	t.Parallel()
 	f := open(t)
-	f.exec("alter table pgdispatch.workflow_execution_queue set (autovacuum_enabled = off)")
-	f.exec("alter table pgdispatch.workflow_executions set (autovacuum_enabled = off)")
+	f.noVacuum("workflow_execution_queue", "workflow_executions")
 	w := f.tenant("FREE")
-	in, tx := f.begin()
-	in.exec("set local session_replication_role = replica")
-	in.exec(`insert into pgdispatch.workflow_execution_queue
+	f.untriggered(func(in fixture) {
+		in.exec(`insert into pgdispatch.workflow_execution_queue
 			(workspace_id, workflow_definition_id, status, created_at, claimed_at, dispatched_at, finished_at)
 		select $1, $2, 'COMPLETED', past, past, past, past
 		from generate_series(1, 20000), (select now() - interval '2 days') x (past)`, w.workspace, w.definition)
-	in.exec(`insert into pgdispatch.workflow_executions (id, queue_item_id, workspace_id, workflow_definition_id,
+		in.exec(`insert into pgdispatch.workflow_executions (id, queue_item_id, workspace_id, workflow_definition_id,
 		workflow_definition_version_id, status, finished_at)
 		select q.execution_id, q.id, q.workspace_id, q.workflow_definition_id, $1, 'COMPLETED', now()
 			from pgdispatch.workflow_execution_queue q`, w.version)
-	require.NoError(t, tx.Commit(t.Context()))
+	})
 	f.keep(day, nil)
 	c := f.conn()
 	for table, most := range map[string]int64{"workflow_execution_queue": 1000, "workflow_executions": 200,
 		"item_failures": 200, "dead_letter_marks": 200} {
 		f.anew()
-		got := c.scanned(table, func() { require.Equal(t, 100, c.deleteFinished(100).Items) })
-		require.Zero(t, got.Sequential, table)
-		require.LessOrEqual(t, got.Index, most, table)
+		c.bounded(table, most, table, func() { require.Equal(t, 100, c.deleteFinished(100).Items) })
 	}
+}
+
+func (f fixture) history(id int64) []string {
+	f.t.Helper()
+	return all[string](f, `select format('%s: attempt %s on %s: %s', failure, attempt, replica, error)
+		from pgdispatch.item_failures
+		where item_id = $1 order by failure`, id)
+}
+
+func TestEveryFailureOfAnItemIsKept(t *testing.T) {
+	f := open(t)
+	id := f.item(f.tenant("FREE"))
+	f.retry(f.claim(1), "first")
+	f.release(f.claim(1), false) // an outage, for example: it counts nowhere
+	f.retry(f.claim(1), "second")
+	f.fail(f.claim(1), "third")
+	require.Equal(t, []string{
+		"1: attempt 1 on replica-1: first",
+		"2: attempt 2 on replica-1: second",
+		"3: attempt 3 on replica-1: third",
+	}, f.history(id))
+	require.True(t, one[bool](f, `select bool_and(h.failed_at between q.created_at and q.finished_at + interval '1 second')
+		from pgdispatch.item_failures h join pgdispatch.workflow_execution_queue q on q.id = h.item_id`))
+}
+
+func TestAnItemThatSucceedsWritesNoHistory(t *testing.T) {
+	f := open(t)
+	id := f.item(f.tenant("FREE"))
+	f.release(f.claim(1), false)
+	f.dispatched(f.claim(1))
+	f.finish(id, "COMPLETED")
+	require.Zero(t, one[int](f, "select count(*) from pgdispatch.item_failures"))
+}
+
+func TestAHistoryIsBoundedAndNeverInTheWay(t *testing.T) {
+	f := open(t)
+	id := f.item(f.tenant("FREE"))
+	f.retry(f.claim(1), "first")
+	f.exec("update pgdispatch.workflow_execution_queue set failure_count = 0")
+	require.Len(t, f.retry(f.claim(1), "counted anew by hand"), 1, "the settle succeeds")
+	f.exec("update pgdispatch.workflow_execution_queue set failure_count = 99")
+	require.Len(t, f.retry(f.claim(1), "the hundredth"), 1)
+	require.Len(t, f.retry(f.claim(1), "one too many"), 1)
+	require.Len(t, f.fail(f.claim(1), "one too many"), 1)
+	require.Len(t, f.history(id), 2)
+}
+
+func TestTheHistoryGoesWithItsItem(t *testing.T) {
+	f := open(t)
+	ids := f.dead(f.tenant("PRO"), 3)
+	f.discard(ids[0])
+	f.exec("delete from pgdispatch.workflow_execution_queue where id = any ($1)", ids[:2])
+	require.Zero(t, one[int](f, "select count(*) from pgdispatch.dead_letter_marks"))
+	require.Equal(t, []int64{ids[2]}, all[int64](f, "select item_id from pgdispatch.item_failures"))
 }

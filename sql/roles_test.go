@@ -26,9 +26,7 @@ func (f fixture) login(role string) fixture {
 }
 
 func TestAnEnqueuerSetsWhatIsAClientsAndNothingElse(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	app := f.login("enqueuer")
 	id := app.item(w)
 	require.Equal(t, "PENDING", app.status(id))
@@ -74,7 +72,6 @@ func TestAnEnqueuerSetsWhatIsAClientsAndNothingElse(t *testing.T) {
 }
 
 func TestAnOperatorReadsWhatAReaderDoes(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	require.Empty(t, all[string](f, `
 		select c.relname::text from pg_class c where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'v')
@@ -88,9 +85,7 @@ func TestAnOperatorReadsWhatAReaderDoes(t *testing.T) {
 
 // The tests in test/e2e cover what the role may do; this covers what it may not do.
 func TestAnOperatorChangesNeitherWorkNorDefinitionsNorTheLogOfItsChanges(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	f.item(w)
 	operator := f.login("operator")
 	operator.exec("insert into pgdispatch.admin_log (who, action, subject) values ('me', 'settings set', 'settings')")
@@ -129,9 +124,7 @@ func TestAnOperatorChangesNeitherWorkNorDefinitionsNorTheLogOfItsChanges(t *test
 }
 
 func TestAnOperatorIsAmongThoseWhomIsolationLetsSeeAllInADatabaseThatWasIsolatedBefore(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	id := f.item(w)
 	f.exec("select pgdispatch.isolate_workspaces(true)")
 	f.exec("alter policy sees_all on pgdispatch.workflow_execution_queue to pgdispatch_owner, pgdispatch_dispatcher, " +
@@ -142,16 +135,13 @@ func TestAnOperatorIsAmongThoseWhomIsolationLetsSeeAllInADatabaseThatWasIsolated
 }
 
 func TestAnEnqueuerCopiesIntoTheTable(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	conn, err := pgx.Connect(t.Context(), sqltest.Login(t, f.pool.Config().ConnString(), "in role pgdispatch_enqueuer"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	rows := strings.Repeat(w.workspace+"\t"+w.definition+"\n", 3)
-	tag, err := conn.PgConn().CopyFrom(t.Context(), strings.NewReader(rows),
-		"copy pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) from stdin")
-	require.NoError(t, err)
+	tag := must(conn.PgConn().CopyFrom(t.Context(), strings.NewReader(rows),
+		"copy pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) from stdin")).in(t)
 	require.EqualValues(t, 3, tag.RowsAffected())
 }
 
@@ -167,9 +157,7 @@ returning id, execution_id, status, priority, params, attempt_count, last_error,
      claimed_by, claimed_at, lease_expires_at, dispatched_at, finished_at`
 
 func TestTheViewTakesAClientsColumnsWhateverElseIsNamed(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	for _, role := range []string{"enqueuer", "owner"} {
 		app, tx := f.login(role).beginOn()
 		for _, given := range []struct {
@@ -210,16 +198,13 @@ func TestTheViewTakesAClientsColumnsWhateverElseIsNamed(t *testing.T) {
 // beginOn returns the same fixture in a transaction of its own pool.
 func (f fixture) beginOn() (fixture, pgx.Tx) {
 	f.t.Helper()
-	tx, err := f.db.(*pgxpool.Pool).Begin(f.t.Context())
-	require.NoError(f.t, err)
+	tx := must(f.db.(*pgxpool.Pool).Begin(f.t.Context())).in(f.t)
 	f.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return f.on(tx), tx
 }
 
 func TestIsolationKeepsAnEnqueuerToItsWorkspace(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	mine, other := f.tenant("PRO"), f.tenant("FREE")
+	f, mine, other := openForTwo(t, "PRO", "FREE")
 	theirs := f.item(other)
 	app, _ := f.isolated("").beginOn()
 	app.exec("savepoint start")
@@ -233,7 +218,7 @@ func TestIsolationKeepsAnEnqueuerToItsWorkspace(t *testing.T) {
 		mine.definition)
 	require.Equal(t, own, one[int64](app, "select min(id) from pgdispatch.workflow_execution_queue"),
 		"other workspaces' items are invisible")
-	require.True(t, one[bool](app, "select pgdispatch.cancel($1)", app.execution(own)))
+	require.True(t, app.cancel(own))
 	require.False(t, one[bool](app, "select pgdispatch.cancel($1)", f.execution(theirs)), "nor withdrawn")
 	app.exec("select pgdispatch.signal($1, 'go')", app.execution(app.item(mine)))
 	require.Equal(t, "PGD23", app.refused("select pgdispatch.signal($1, 'go')", f.execution(theirs)).Code, "nor signalled")
@@ -254,7 +239,6 @@ func TestIsolationKeepsAnEnqueuerToItsWorkspace(t *testing.T) {
 }
 
 func TestIsolationChangesNoPlanOfADispatcher(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	dispatcher := f.login("dispatcher")
 	plans := func() []string {
@@ -276,9 +260,7 @@ func TestIsolationChangesNoPlanOfADispatcher(t *testing.T) {
 }
 
 func TestADispatcherDoesItsWorkInIsolation(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	f.exec("select pgdispatch.isolate_workspaces(true)")
 	f.items(w, 3)
 	dispatcher := f.login("dispatcher")
@@ -291,16 +273,14 @@ func TestADispatcherDoesItsWorkInIsolation(t *testing.T) {
 // A role that may not create roles gets a working schema and a warning about missing roles.
 func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 	t.Parallel()
-	cluster, err := sqltest.StartCluster(t.Context(), sqltest.Options{})
-	require.NoError(t, err)
+	cluster := must(sqltest.StartCluster(t.Context(), sqltest.Options{})).in(t)
 	t.Cleanup(func() { require.NoError(t, cluster.Stop()) })
 	admin := connect(t, cluster.URL("postgres"), nil)
 	for _, statement := range []string{
 		"create role plain login", "create role maker login createrole", "create database theirs owner plain",
 		"create database made owner maker",
 	} {
-		_, err := admin.Exec(t.Context(), statement)
-		require.NoError(t, err)
+		must(admin.Exec(t.Context(), statement)).in(t)
 	}
 	as := func(role, database string) string {
 		return strings.Replace(cluster.URL(database), "postgres@", role+"@", 1)
@@ -331,8 +311,7 @@ func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 	require.NoError(t, migrate.Up(t.Context(), plain, nil))
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0].Hint, "grant pgdispatch_owner to plain;")
-	_, err = admin.Exec(t.Context(), "grant pgdispatch_owner to plain")
-	require.NoError(t, err)
+	must(admin.Exec(t.Context(), "grant pgdispatch_owner to plain")).in(t)
 	require.NoError(t, migrate.Up(t.Context(), plain, nil))
 	require.Equal(t, "pgdispatch_owner",
 		one[string](owned, "select nspowner::regrole::text from pg_namespace where nspname = 'pgdispatch'"))
@@ -343,14 +322,12 @@ func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 // Roles belong to the cluster, and all of these migrations create them at the same time.
 func TestDatabasesOfOneClusterMigrateAtOnce(t *testing.T) {
 	t.Parallel()
-	cluster, err := sqltest.StartCluster(t.Context(), sqltest.Options{})
-	require.NoError(t, err)
+	cluster := must(sqltest.StartCluster(t.Context(), sqltest.Options{})).in(t)
 	t.Cleanup(func() { require.NoError(t, cluster.Stop()) })
 	admin := connect(t, cluster.URL("postgres"), nil)
 	conns := []*pgx.Conn{}
 	for n := range 6 {
-		_, err := admin.Exec(t.Context(), fmt.Sprintf("create database shop_%d", n))
-		require.NoError(t, err)
+		must(admin.Exec(t.Context(), fmt.Sprintf("create database shop_%d", n))).in(t)
 		conns = append(conns, connect(t, cluster.URL(fmt.Sprintf("shop_%d", n)), nil))
 	}
 	var databases errgroup.Group
@@ -366,15 +343,13 @@ func TestDatabasesOfOneClusterMigrateAtOnce(t *testing.T) {
 // connect opens a connection that keeps the server's warnings.
 func connect(t *testing.T, url string, warnings *[]*pgconn.Notice) *pgx.Conn {
 	t.Helper()
-	config, err := pgx.ParseConfig(url)
-	require.NoError(t, err)
+	config := must(pgx.ParseConfig(url)).in(t)
 	config.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
 		if warnings != nil && notice.Severity == "WARNING" {
 			*warnings = append(*warnings, notice)
 		}
 	}
-	conn, err := pgx.ConnectConfig(t.Context(), config)
-	require.NoError(t, err)
+	conn := must(pgx.ConnectConfig(t.Context(), config)).in(t)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	return conn
 }

@@ -27,9 +27,7 @@ func TestApplicationsSayInAnyWayThatAWorkflowHasEnded(t *testing.T) {
 	t.Parallel()
 	for name, statement := range said {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			w := f.tenant("FREE")
+			f, w := openFor(t, "FREE")
 			id, next := f.item(w), f.item(w)
 			f.dispatched(f.claim(1))
 			f.exec(statement, f.execution(id))
@@ -48,9 +46,7 @@ func TestAnEndThatIsSaidBeforeTheSettleIsNotLost(t *testing.T) {
 	t.Parallel()
 	for name, statement := range said {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			w := f.tenant("FREE")
+			f, w := openFor(t, "FREE")
 			id, next := f.item(w), f.item(w)
 			b := f.claim(1)
 			f.exec(statement, f.execution(id))
@@ -64,7 +60,6 @@ func TestAnEndThatIsSaidBeforeTheSettleIsNotLost(t *testing.T) {
 }
 
 func TestAnEndThatIsSaidOfAStartWithoutAnAnswerIsNotLost(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	id := f.item(f.tenant("FREE"))
 	f.release(f.claim(1), true)
@@ -75,9 +70,7 @@ func TestAnEndThatIsSaidOfAStartWithoutAnAnswerIsNotLost(t *testing.T) {
 }
 
 func TestWhatWasNeverStartedCannotHaveEnded(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	id := f.item(w)
 	require.False(t, f.finish(id, "COMPLETED"))
 	f.release(f.claim(1), false)
@@ -95,10 +88,8 @@ func TestWhatWasNeverStartedCannotHaveEnded(t *testing.T) {
 
 // The item's state was changed by hand: its execution is not watched forever.
 func TestFinishEndsAnExecutionWhoseItemHasEnded(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	id := f.oneRunning()
-	f.exec("update pgdispatch.workflow_execution_queue set status = 'COMPLETED', finished_at = now() where id = $1", id)
+	f, id := openRunning(t)
+	f.set("status = 'COMPLETED', finished_at = now()", id)
 	require.False(t, f.finish(id, "FAILED"))
 	require.Equal(t, "FAILED",
 		one[string](f, "select status from pgdispatch.workflow_executions where finished_at is not null"))
@@ -107,11 +98,8 @@ func TestFinishEndsAnExecutionWhoseItemHasEnded(t *testing.T) {
 // The settle has locked the item and waits for the execution; the application has locked the execution and waits for
 // the item.
 func TestAPlainUpdateDoesNotWaitForWhoeverHasTheItem(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	id := f.oneRunning()
-	in, tx := f.begin()
-	in.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", id)
+	f, id := openRunning(t)
+	tx := f.lock(id)
 	f.exec("set lock_timeout = '1s'")
 	f.exec(said["update"], f.execution(id))
 	require.NoError(t, tx.Commit(t.Context()))
@@ -127,9 +115,7 @@ func TestApplicationsSayWhatAWorkflowReturned(t *testing.T) {
 		"update": `update pgdispatch.workflow_executions set status = 'COMPLETED', result = '{"total": 3}' where id = $1`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			w := f.tenant("PRO")
+			f, w := openFor(t, "PRO")
 			settled, early, large := f.item(w), f.item(w), f.item(w)
 			f.dispatched(f.claim(1))
 			b := f.claim(2)

@@ -68,20 +68,14 @@ select s::text from pgdispatch.settings s
 order by 1`
 
 func TestSchemaIsWhatItsGoldenFileSays(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	goldentest.Require(t, "../testdata/schema.golden", strings.Join(all[string](f, catalogue), "\n")+"\n")
 }
 
 func TestTheCatalogueThatDoctorComparesIsThatOfTheSchema(t *testing.T) {
-	t.Parallel()
 	f := open(t)
-	rows, err := f.db.Query(t.Context(), sql.Text("doctor_catalogue"))
-	require.NoError(t, err)
-	objects, err := pgx.CollectRows(rows, pgx.RowToStructByName[sql.Object])
-	require.NoError(t, err)
 	lines := ""
-	for _, o := range objects {
+	for _, o := range rowsOf[sql.Object](f, sql.Text("doctor_catalogue")) {
 		require.Empty(t, o.Problem, o.Name)
 		lines += o.Kind + "\t" + o.Name + "\t" + o.Definition + "\n"
 	}
@@ -89,11 +83,9 @@ func TestTheCatalogueThatDoctorComparesIsThatOfTheSchema(t *testing.T) {
 }
 
 func TestDownAndUpAgainGivesTheSameSchema(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	before := append(all[string](f, catalogue), all[string](f, bodies)...)
-	conn, err := pgx.Connect(t.Context(), f.pool.Config().ConnString())
-	require.NoError(t, err)
+	conn := must(pgx.Connect(t.Context(), f.pool.Config().ConnString())).in(t)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	require.NoError(t, migrate.To(t.Context(), conn, 0, nil))
 	require.Empty(t, all[string](f, catalogue), "no object is left at version 0")
@@ -103,8 +95,7 @@ func TestDownAndUpAgainGivesTheSameSchema(t *testing.T) {
 
 func TestDownGoesThroughEveryVersion(t *testing.T) {
 	t.Parallel()
-	conn, err := pgx.Connect(t.Context(), sqltest.EmptyURL(t))
-	require.NoError(t, err)
+	conn := must(pgx.Connect(t.Context(), sqltest.EmptyURL(t))).in(t)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	f := fixture{t: t, db: conn}
 	// Functions and triggers are of the newest version, and stay until version 0.
@@ -126,7 +117,6 @@ func TestDownGoesThroughEveryVersion(t *testing.T) {
 }
 
 func TestTiersAreSeeded(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	require.Equal(t, []string{"(FREE,1,)", "(PRO,5,)", "(ENTERPRISE,20,)"},
 		all[string](f, "select t::text from pgdispatch.workspace_tiers t order by max_concurrent_workflows"))
@@ -135,9 +125,7 @@ func TestTiersAreSeeded(t *testing.T) {
 
 // The invariants of each state are a constraint, so that no statement or trigger can violate them.
 func TestEveryStateHasConstraintsThatHoldIt(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	for _, row := range []struct{ state, set string }{
 		{"PENDING", "claimed_by = 'x', lease_expires_at = now()"},
 		{"PENDING", "claimed_at = now()"},
@@ -176,7 +164,6 @@ func TestEveryStateHasConstraintsThatHoldIt(t *testing.T) {
 }
 
 func TestEveryExecutionStateHasConstraintsThatHoldIt(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	const insert = `insert into pgdispatch.workflow_executions
 		(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at,

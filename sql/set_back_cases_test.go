@@ -146,8 +146,7 @@ var turnsThatWait = []waits{
 		prepare: func(f fixture) func() bool {
 			f.oneRunning()
 			turns := func() bool {
-				found, err := (&complete.Postgres{DB: f.db}).CloseTurns(f.t.Context(), 0, 0)
-				require.NoError(f.t, err)
+				found := must((&complete.Postgres{DB: f.db}).CloseTurns(f.t.Context(), 0, 0)).in(f.t)
 				return len(found) == 1 && found[0].Wide && time.Until(found[0].Since) < time.Second
 			}
 			require.True(f.t, turns())
@@ -159,8 +158,7 @@ var turnsThatWait = []waits{
 		prepare: func(f fixture) func() bool {
 			f.oneRunning()
 			asked := func() bool {
-				found, err := (&complete.Postgres{DB: f.db}).Silent(f.t.Context(), 1, 0)
-				require.NoError(f.t, err)
+				found := must((&complete.Postgres{DB: f.db}).Silent(f.t.Context(), 1, 0)).in(f.t)
 				return len(found) == 1
 			}
 			require.True(f.t, asked())
@@ -172,7 +170,7 @@ var turnsThatWait = []waits{
 			return is(f, "replicas", "expires_at - clock_timestamp() <= $1::interval", lease)
 		}},
 	{name: "the trim of marks", columns: "mark_trim.next_at", prepare: func(f fixture) func() bool {
-		f.exec(sql.Text("cancel"), f.execution(f.item(f.tenant("FREE"))))
+		f.cancel(f.item(f.tenant("FREE")))
 		f.sweep()
 		return is(f, "mark_trim", "next_at - clock_timestamp() <= '30 seconds'")
 	}},

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
@@ -56,13 +55,12 @@ func (f fixture) timestamps() []string {
 // setBack has the database's clock set back: every time that is stored lies that much further ahead.
 func (f fixture) setBack(by time.Duration) {
 	f.t.Helper()
-	in, tx := f.begin()
-	in.exec("set local session_replication_role = replica")
-	for _, column := range f.timestamps() {
-		table, name, _ := strings.Cut(column, ".")
-		in.exec("update pgdispatch."+table+" set "+name+" = "+name+" + $1::interval where "+name+" is not null", by)
-	}
-	require.NoError(f.t, tx.Commit(f.t.Context()))
+	f.untriggered(func(in fixture) {
+		for _, column := range f.timestamps() {
+			table, name, _ := strings.Cut(column, ".")
+			in.exec("update pgdispatch."+table+" set "+name+" = "+name+" + $1::interval where "+name+" is not null", by)
+		}
+	})
 }
 
 // brought is the answer of bring_back.
@@ -76,17 +74,13 @@ type brought struct {
 func (f fixture) bringBack() (times int) {
 	f.t.Helper()
 	for more := true; more; {
-		rows, err := f.db.Query(f.t.Context(), sql.Text("bring_back"), 2000)
-		require.NoError(f.t, err)
-		answer, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[brought])
-		require.NoError(f.t, err)
+		answer := rowsOf[brought](f, sql.Text("bring_back"), 2000)[0]
 		times, more = times+answer.Times, answer.More
 	}
 	return times
 }
 
 func TestEveryStoredTimeIsDeclared(t *testing.T) {
-	t.Parallel()
 	var declared []string
 	for column := range notWaitedFor {
 		declared = append(declared, column)
@@ -106,7 +100,6 @@ func TestWhatWaitsForATimeThatIsAheadHappensOnceTheClockWasSetBack(t *testing.T)
 	t.Parallel()
 	for _, w := range whatWaits() {
 		t.Run(w.name, func(t *testing.T) {
-			t.Parallel()
 			f := open(t)
 			happens := w.prepare(f)
 			require.Zero(t, f.bringBack(), "no time is ahead yet")
@@ -125,9 +118,7 @@ func TestWhatWaitsForATimeThatIsAheadHappensOnceTheClockWasSetBack(t *testing.T)
 
 // An application's own time is no witness: an item may be due in years.
 func TestATimeThatAnApplicationAskedForIsNotBroughtBack(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	f.at(w, 0, 20*time.Minute)
 	f.at(w, 0, 1000*day)
 	f.enqueue(w, 1, "key => 'a', on_conflict => 'replace', run_at => now() + interval '3 minutes'")
@@ -144,7 +135,6 @@ func TestATimeThatAnApplicationAskedForIsNotBroughtBack(t *testing.T) {
 
 // Two replicas that send the same signal at the same time could pass a later one.
 func TestASignalUnderWayIsNotGivenToAnotherReplicaWhenTheClockIsSetBack(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.signal(f.oneRunning(), "a")
 	require.Len(t, f.takeSignals().Now, 1)
@@ -156,9 +146,7 @@ func TestASignalUnderWayIsNotGivenToAnotherReplicaWhenTheClockIsSetBack(t *testi
 }
 
 func TestItemsKeepTheirOrderWhenTheClockIsSetBack(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	ids := append(f.items(w, 3), f.items(w, 3)...)
 	f.setBack(time.Hour)
 	f.bringBack()
@@ -167,26 +155,21 @@ func TestItemsKeepTheirOrderWhenTheClockIsSetBack(t *testing.T) {
 
 // An item that an application's trigger does not let change is left, and so is a locked one.
 func TestAnItemThatCannotChangeHoldsUpNoOtherWhenTheClockIsSetBack(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	ids := f.items(w, 4)
 	f.exec(`create function public.refuse() returns trigger language plpgsql as
 		$$begin raise 'not this one'; end;$$`)
 	f.exec(`create trigger refuse before update on pgdispatch.workflow_execution_queue for each row
 		when (old.id = ` + one[string](f, "select $1::bigint::text", ids[1]) + `) execute function public.refuse()`)
 	f.setBack(time.Hour)
-	holder, _ := f.begin()
-	holder.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", ids[2])
+	f.lock(ids[2])
 	f.impatient().bringBack()
 	require.Equal(t, []int64{ids[0], ids[3]}, f.claim(10).ids())
 }
 
 // A replica that starts brings back times. Usually there are none, and an idle system does not write.
 func TestBringingBackWritesNothingWithoutATimeAhead(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	f.items(w, 3)
 	f.at(w, 0, time.Hour)
 	f.dispatched(f.claim(2))
@@ -194,4 +177,74 @@ func TestBringingBackWritesNothingWithoutATimeAhead(t *testing.T) {
 	in, _ := f.begin()
 	require.Zero(t, in.bringBack())
 	require.Nil(t, one[*string](in, "select pg_current_xact_id_if_assigned()::text"))
+}
+
+// clockMoves simulates a jump of the database's clock: it shifts the times in all rows in the opposite direction.
+func (f fixture) clockMoves(by time.Duration) {
+	f.t.Helper()
+	f.exec(`update pgdispatch.workflow_execution_queue
+		set claimed_at = claimed_at - $1::interval, lease_expires_at = lease_expires_at - $1::interval
+			where status = 'CLAIMED'`, by)
+	f.exec("update pgdispatch.replicas set renewed_at = renewed_at - $1::interval, expires_at = expires_at - $1::interval",
+		by)
+}
+
+func (f fixture) leftOf(id int64) time.Duration {
+	f.t.Helper()
+	return column[time.Duration](f, id, "lease_expires_at - clock_timestamp()")
+}
+
+func TestAClockThatIsSetBackKeepsNoLeaseForLonger(t *testing.T) {
+	f := open(t)
+	f.items(f.tenant("PRO"), 3)
+	f.exec(sql.Text("replica_alive"), "replica-1", "dev", 4, lease, "default", "{}")
+	b := f.claim(2)
+	f.clockMoves(-time.Hour)
+	after := f.claim(1).ids()[0]
+	dead, alive := b.ids()[0], b.ids()[1]
+	require.Greater(t, f.leftOf(dead), time.Hour)
+
+	require.Equal(t, []int64{alive}, f.heartbeat(batch{items: b.items[1:]}))
+	require.InDelta(t, lease, f.leftOf(alive), float64(20*time.Second), "a heartbeat resets it")
+	require.Equal(t, 2, f.bringBack(), "the replica, and the lease neither claimed nor renewed since the jump")
+	require.Zero(t, f.bringBack())
+	for _, id := range []int64{dead, alive, after} {
+		require.InDelta(t, lease, f.leftOf(id), float64(20*time.Second))
+	}
+	require.GreaterOrEqual(t, f.leftOf(dead), lease-20*time.Second, "the lease starts again: a live holder keeps it")
+	require.Len(t, f.dispatched(b), 2, "the holder settles its claims as usual")
+	require.InDelta(t, lease, one[time.Duration](f, "select expires_at - clock_timestamp() from pgdispatch.replicas"),
+		float64(20*time.Second))
+}
+
+func TestALeaseWithinItsTimeIsNotShortened(t *testing.T) {
+	f, b := openClaimed(t, "PRO", 2)
+	f.exec("update pgdispatch.workflow_execution_queue set claimed_at = claimed_at - interval '10 minutes'")
+	f.exec(sql.Text("heartbeat"), b.ids(), b.tokens(), time.Hour)
+	before := all[string](f, "select q::text from pgdispatch.workflow_execution_queue q")
+	require.Zero(t, f.bringBack())
+	require.Equal(t, before, all[string](f, "select q::text from pgdispatch.workflow_execution_queue q"))
+}
+
+func TestARowThatIsLockedDoesNotHoldTheShorteningUp(t *testing.T) {
+	f, b := openClaimed(t, "PRO", 2)
+	f.clockMoves(-time.Hour)
+	f.lock(b.ids()[0])
+	require.Equal(t, 1, f.impatient().bringBack())
+}
+
+// A jump forward expires every lease: settles fail, and all items are recovered once.
+func TestAClockThatIsSetForwardFencesEveryHolder(t *testing.T) {
+	f, b := openClaimed(t, "PRO", 5)
+	f.clockMoves(time.Hour)
+	f.settlesNothing(b)
+	again := f.claimBy("replica-2", 9)
+	require.ElementsMatch(t, b.ids(), again.ids())
+	for n, item := range again.items {
+		require.True(t, *item.Unanswered)
+		require.Contains(t, all[string](f, "select id::text from pgdispatch.workflow_executions"),
+			*again.items[n].ExecutionID, "the same workflow")
+	}
+	require.Empty(t, f.dispatched(b), "a late settle changes nothing")
+	require.Len(t, f.dispatched(again), 5)
 }

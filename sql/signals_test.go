@@ -28,8 +28,7 @@ func (f fixture) taker() *request.Postgres { return &request.Postgres{DB: f.db} 
 // takeSignals settles and takes, and returns the names of what is to be sent, in order of their executions' items.
 func (f fixture) takeSignals(settled ...request.SettledSignal) request.TakenSignals {
 	f.t.Helper()
-	taken, err := f.taker().TakeSignals(f.t.Context(), settled, nil, 10)
-	require.NoError(f.t, err)
+	taken := must(f.taker().TakeSignals(f.t.Context(), settled, nil, 10)).in(f.t)
 	return taken
 }
 
@@ -59,9 +58,7 @@ func (f fixture) signalsLater(d time.Duration) {
 }
 
 func TestSignalsOfAnExecutionAreGivenOutInOrderOneAtATime(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	first, second := f.item(w), f.item(w)
 	f.dispatched(f.claim(2))
 	f.signal(first, "a")
@@ -88,9 +85,7 @@ func TestSignalsOfAnExecutionAreGivenOutInOrderOneAtATime(t *testing.T) {
 }
 
 func TestASignalThatFailsKeepsBackItsExecutionAndNoOther(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	first, second := f.item(w), f.item(w)
 	f.dispatched(f.claim(2))
 	f.signal(first, "poison")
@@ -117,7 +112,6 @@ func TestASignalThatFailsKeepsBackItsExecutionAndNoOther(t *testing.T) {
 }
 
 func TestASignalIsGivenToAnotherReplicaWhereTheFirstDies(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.signal(f.oneRunning(), "a")
 	dead := f.takeSignals().Now[0]
@@ -133,9 +127,7 @@ func TestASignalIsGivenToAnotherReplicaWhereTheFirstDies(t *testing.T) {
 }
 
 func TestSignalsFollowAWorkflowThatContinuesInAnotherRun(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	id := f.oneRunning()
+	f, id := openRunning(t)
 	f.signal(id, "a")
 	f.signal(id, "b")
 	a := f.takeSignals(settle(f.takeSignals().Now[0], "OPEN", "", "second"))
@@ -147,9 +139,7 @@ func TestSignalsFollowAWorkflowThatContinuesInAnotherRun(t *testing.T) {
 }
 
 func TestASignalBeforeTheStartWaitsForItAndTakesNoSlot(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	in, tx := f.begin()
 	id := in.item(w)
 	in.signal(id, "a")
@@ -163,8 +153,7 @@ func TestASignalBeforeTheStartWaitsForItAndTakesNoSlot(t *testing.T) {
 	require.Equal(t, 10, int(taken.Next.Round(time.Second).Seconds()))
 	f.dispatched(f.claim(1))
 	require.Empty(t, f.takeSignals().Now, "the replica that started it says so")
-	started, err := f.taker().TakeSignals(t.Context(), nil, []string{f.execution(id)}, 10)
-	require.NoError(t, err)
+	started := must(f.taker().TakeSignals(t.Context(), nil, []string{f.execution(id)}, 10)).in(t)
 	require.Equal(t, []string{"a"}, names(started))
 	require.Equal(t, "run", started.Now[0].To)
 	require.Equal(t, []string{"b"}, names(f.takeSignals(settle(started.Now[0], "DELIVERED", "", ""))))
@@ -172,7 +161,6 @@ func TestASignalBeforeTheStartWaitsForItAndTakesNoSlot(t *testing.T) {
 
 // As after the death of the replica.
 func TestAStartThatNobodyToldOfIsFound(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	id := f.item(f.tenant("FREE"))
 	f.signal(id, "a")
@@ -186,16 +174,14 @@ func TestAStartThatNobodyToldOfIsFound(t *testing.T) {
 }
 
 func TestASignalOfWhatEndsUnsentIsGivenUpWithTheReason(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	ids := f.items(w, 4)
 	for _, id := range ids {
 		f.signal(id, "a"+strconv.FormatInt(id, 10))
 		f.signal(id, "b")
 	}
 	f.takeSignals()
-	f.exec("select pgdispatch.cancel($1)", f.execution(ids[3]))
+	f.cancel(ids[3])
 	f.dispatched(f.claim(1))
 	f.finish(ids[0], "TERMINATED")
 	refused := f.claim(1)
@@ -219,7 +205,6 @@ func TestASignalOfWhatEndsUnsentIsGivenUpWithTheReason(t *testing.T) {
 }
 
 func TestAnExecutionsSignalsAreGivenUpInOneRow(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.takeSignals()
 	id := f.oneRunning()
@@ -232,9 +217,7 @@ func TestAnExecutionsSignalsAreGivenUpInOneRow(t *testing.T) {
 }
 
 func TestASignalThatMayHaveArrivedIsLeftToTemporalToDecide(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	id := f.oneRunning()
+	f, id := openRunning(t)
 	f.signal(id, "a")
 	f.takeSignals()
 	f.finish(id, "COMPLETED")
@@ -246,9 +229,7 @@ func TestASignalThatMayHaveArrivedIsLeftToTemporalToDecide(t *testing.T) {
 
 // An epoch ends with a crash or a promotion, which empty its table. Commits of it may be lost.
 func TestASignalOfAnEarlierEpochMayHaveBeenSentToAnyLaterRun(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	ids := f.items(w, 3)
 	f.dispatched(f.claim(3))
 	f.takeSignals()
@@ -281,9 +262,7 @@ func TestASignalOfAnEarlierEpochMayHaveBeenSentToAnyLaterRun(t *testing.T) {
 }
 
 func TestASignalThatIsRolledBackIsNotSent(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	id := f.oneRunning()
+	f, id := openRunning(t)
 	in, tx := f.begin()
 	in.signal(id, "a")
 	require.NoError(t, tx.Rollback(t.Context()))
@@ -292,7 +271,6 @@ func TestASignalThatIsRolledBackIsNotSent(t *testing.T) {
 }
 
 func TestEachOfSixteenSendersKeepsItsOrder(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	execution := f.execution(f.oneRunning())
 	const senders, each = 16, 20
@@ -314,8 +292,7 @@ func TestEachOfSixteenSendersKeepsItsOrder(t *testing.T) {
 		taken := f.takeSignals(settled...)
 		settled = nil
 		for _, s := range taken.Now {
-			n, err := strconv.Atoi(string(s.Payload))
-			require.NoError(t, err)
+			n := must(strconv.Atoi(string(s.Payload))).in(t)
 			require.Equal(t, next[s.Name], n, "sender %s", s.Name)
 			next[s.Name]++
 			got++
@@ -326,9 +303,7 @@ func TestEachOfSixteenSendersKeepsItsOrder(t *testing.T) {
 }
 
 func TestASignalIsRefusedWhereItCannotArrive(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	running := f.oneRunning()
+	f, running := openRunning(t)
 	execution := f.execution(running)
 	const send = "select pgdispatch.signal($1, $2, $3)"
 	for _, name := range []any{nil, "", strings.Repeat("x", 1001), "a\nb"} {
@@ -338,22 +313,18 @@ func TestASignalIsRefusedWhereItCannotArrive(t *testing.T) {
 	require.Equal(t, "PGD23", f.refused(send, nobody, "a", nil).Code)
 	require.Equal(t, "PGD23", f.refused(send, nil, "a", nil).Code)
 	f.finish(running, "COMPLETED")
-	refusal := f.refused(send, execution, "a", nil)
-	require.Equal(t, "PGD42", refusal.Code)
-	require.NotEmpty(t, refusal.Hint)
+	f.refusedAs("PGD42", "", send, execution, "a", nil)
 	waits := f.item(tenant{workspace: one[string](f, "select workspace_id::text from pgdispatch.workflow_execution_queue"),
 		definition: one[string](f, "select workflow_definition_id::text from pgdispatch.workflow_execution_queue")})
 	f.exec(send, f.execution(waits), strings.Repeat("x", 1000), `"`+strings.Repeat("x", 1966000)+`"`)
 	f.exec(send, f.execution(waits), "no payload", nil)
-	f.exec("select pgdispatch.cancel($1)", f.execution(waits))
+	f.cancel(waits)
 	require.Equal(t, "PGD42", f.refused(send, f.execution(waits), "a", nil).Code)
 	require.Empty(t, all[string](f, "select name from pgdispatch.signals where state <> 'OPEN'"))
 }
 
 func TestDeliveredSignalsGoWithTheirItem(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	ended, runs := f.item(w), f.item(w)
 	f.dispatched(f.claim(2))
 	f.signal(ended, "a")
@@ -372,9 +343,7 @@ func TestDeliveredSignalsGoWithTheirItem(t *testing.T) {
 
 // The signals of those that wait for their start are read once, not by each look.
 func TestManySignalsOfWaitingItemsDelayNoOther(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	runs := f.item(w)
 	f.dispatched(f.claim(1))
 	f.exec(`with item as (

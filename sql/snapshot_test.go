@@ -50,7 +50,6 @@ func TestClaimsStayCheapWhileASnapshotIsHeldOpen(t *testing.T) {
 		later   time.Duration
 	}{"idle": {0, 0}, "with a backlog": {200, 0}, "with items that are due later": {0, 5 * time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			f := open(t)
 			f.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 100000")
 			for range 5 {
@@ -62,8 +61,7 @@ func TestClaimsStayCheapWhileASnapshotIsHeldOpen(t *testing.T) {
 				}
 			}
 			f.rounds(100, c.later)
-			holder, err := f.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-			require.NoError(t, err)
+			holder := must(f.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})).in(t)
 			defer func() { _ = holder.Rollback(t.Context()) }()
 			require.Positive(t, one[int](f.on(holder), "select count(*) from pgdispatch.workflow_execution_queue"))
 			f.rounds(20, c.later)

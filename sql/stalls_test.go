@@ -42,8 +42,7 @@ func (f fixture) turn() (found []string, mine bool) {
 
 func (f fixture) pick(atMost int, without ...string) (picked []string) {
 	f.t.Helper()
-	executions, err := f.sweeps().StallPick(f.t.Context(), time.Minute, queues(without...), atMost)
-	require.NoError(f.t, err)
+	executions := must(f.sweeps().StallPick(f.t.Context(), time.Minute, queues(without...), atMost)).in(f.t)
 	for _, e := range executions {
 		require.Equal(f.t, "default", e.Namespace)
 		picked = append(picked, e.ID)
@@ -58,8 +57,7 @@ func (f fixture) record(idle []string, asked, failing []string, silent ...string
 	for _, id := range failing {
 		stalls = append(stalls, sweeper.Stall{Name: id, Namespace: "default", Detail: "it fails"})
 	}
-	found, err := f.sweeps().StallRecord(f.t.Context(), queues(idle...), asked, stalls, silent)
-	require.NoError(f.t, err)
+	found := must(f.sweeps().StallRecord(f.t.Context(), queues(idle...), asked, stalls, silent)).in(f.t)
 	for _, c := range found {
 		change := fmt.Sprintln(c.Over, c.Kind, c.Namespace, c.Name, c.Executions, c.Detail)
 		changes = append(changes, strings.TrimSuffix(change, "\n"))
@@ -77,9 +75,7 @@ func (f fixture) running(w tenant, n int) []string {
 }
 
 func TestOneReplicaAMinuteLooksForWhatDoesNotProgress(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	f.running(w, 3)
 	in, tx := f.begin()
 	found, mine := in.turn()
@@ -98,7 +94,6 @@ func TestOneReplicaAMinuteLooksForWhatDoesNotProgress(t *testing.T) {
 }
 
 func TestLooksGoRoundThroughAllExecutions(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	executions := f.running(f.tenant("ENTERPRISE"), 5)
 	require.Empty(t, f.pick(2), "they have not run for long")
@@ -110,13 +105,11 @@ func TestLooksGoRoundThroughAllExecutions(t *testing.T) {
 	require.Empty(t, f.pick(2, "reports"), "their queue is known to have no worker")
 
 	f.record(nil, executions[4:], executions[4:])
-	require.Equal(t, []string{executions[4], executions[0]}, f.pick(2),
-		"stalled executions are checked each time")
+	require.Equal(t, []string{executions[4], executions[0]}, f.pick(2), "stalled executions are checked each time")
 	require.Equal(t, []string{executions[4], executions[1]}, f.pick(2))
 }
 
 func TestAStallIsNewOnceAndOverOnce(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	e := f.running(f.tenant("ENTERPRISE"), 3)
 	require.Equal(t,
@@ -134,9 +127,7 @@ func TestAStallIsNewOnceAndOverOnce(t *testing.T) {
 }
 
 func TestWhatHasEndedStallsNoLonger(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	id := f.item(w)
 	f.dispatched(f.claim(1))
 	e := []string{f.execution(id)}

@@ -32,9 +32,7 @@ func (f fixture) sweepLate() int {
 }
 
 func TestAnItemThatWasNotClaimedBeforeItsStartBeforeIsCancelledWithAReason(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	late, intime, ever := f.hurried(w, time.Minute), f.hurried(w, time.Minute), f.item(w)
 	require.Zero(t, f.sweepLate())
 	f.late(late)
@@ -42,7 +40,7 @@ func TestAnItemThatWasNotClaimedBeforeItsStartBeforeIsCancelledWithAReason(t *te
 	require.Equal(t, 1, f.sweepLate())
 	require.Equal(t, "CANCELLED", f.status(late))
 	require.Regexp(t, `^not claimed before start_before, 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d\d\dZ$`,
-		one[string](f, "select last_error from pgdispatch.workflow_execution_queue where id = $1", late))
+		column[string](f, late, "last_error"))
 	require.Equal(t, "PENDING", f.status(intime))
 	require.Equal(t, "PENDING", f.status(ever))
 	require.Zero(t, f.sweepLate(), "once")
@@ -52,9 +50,7 @@ func TestAnItemIsNotClaimedAfterItsStartBeforeEvenIfNoSweepHasRun(t *testing.T) 
 	t.Parallel()
 	for name, key := range map[string]*string{"by the plain statement": nil, "by the procedure": some("smtp")} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			w := f.tenant("ENTERPRISE")
+			f, w := openFor(t, "ENTERPRISE")
 			late := f.hurried(w, time.Minute)
 			f.late(late)
 			next := one[int64](f, `insert into pgdispatch.workflow_execution_queue
@@ -83,9 +79,7 @@ func TestAnItemThatWasClaimedInTimeIsNotCancelled(t *testing.T) {
 		"it runs": func(f fixture, b batch) { f.dispatched(b) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			w := f.tenant("FREE")
+			f, w := openFor(t, "FREE")
 			id := f.hurried(w, time.Minute)
 			bring(f, f.claim(1))
 			f.late(id)
@@ -100,9 +94,7 @@ func TestAnItemThatWasClaimedInTimeIsNotCancelled(t *testing.T) {
 }
 
 func TestAnItemThatWasReleasedUnusedIsCancelledWithItsExecution(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	id := f.hurried(w, time.Minute)
 	f.release(f.claim(1), false)
 	f.late(id)
@@ -112,9 +104,7 @@ func TestAnItemThatWasReleasedUnusedIsCancelledWithItsExecution(t *testing.T) {
 }
 
 func TestASweepSaysWhenTheNextStartBeforePasses(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.hurried(w, time.Hour)
 	f.hurried(w, time.Minute)
 	next := one[time.Duration](f, "select s.next_expiry_in from ("+sql.Text("sweep")+") s", 100, "replica-1")
@@ -122,14 +112,12 @@ func TestASweepSaysWhenTheNextStartBeforePasses(t *testing.T) {
 }
 
 func TestALateItemThatATriggerDoesNotLetGoHoldsUpNoOther(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	stuck, free := f.hurried(w, time.Minute), f.hurried(w, time.Minute)
 	f.exec(`create function refuse() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$`)
 	f.exec(`create trigger refuse before update on pgdispatch.workflow_execution_queue
 		for each row when (new.status = 'CANCELLED' and new.priority = 7) execute function refuse()`)
-	f.exec("update pgdispatch.workflow_execution_queue set priority = 7 where id = $1", stuck)
+	f.set("priority = 7", stuck)
 	f.late(stuck, free)
 	require.Equal(t, 1, f.sweepLate())
 	require.Equal(t, "CANCELLED", f.status(free))
@@ -139,9 +127,7 @@ func TestALateItemThatATriggerDoesNotLetGoHoldsUpNoOther(t *testing.T) {
 }
 
 func TestStartBeforeMustBeATimeAfterRunAt(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	for _, statement := range []string{
 		`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, start_before)
 			values ($1, $2, now())`,
@@ -151,44 +137,33 @@ func TestStartBeforeMustBeATimeAfterRunAt(t *testing.T) {
 		`select pgdispatch.enqueue($1, $2, start_before => '1999-01-01')`,
 		`select pgdispatch.enqueue($1, $2, key => 'k', run_at => '2100-01-01', start_before => '2099-01-01')`,
 	} {
-		refused := f.refused(statement, w.workspace, w.definition)
-		require.Equal(t, "PGD14", refused.Code, statement)
-		require.Contains(t, refused.Message, "start_before", statement)
-		require.NotEmpty(t, refused.Hint)
+		f.refusedAs("PGD14", "start_before", statement, w.workspace, w.definition)
 	}
-	refused := f.refused(`select pgdispatch.enqueue($1, $2, key => 'k', on_conflict => 'debounce', quiet => '1 s',
+	f.refusedAs("PGD53", "start_before must not be given",
+		`select pgdispatch.enqueue($1, $2, key => 'k', on_conflict => 'debounce', quiet => '1 s',
 		start_before => '2100-01-01')`, w.workspace, w.definition)
-	require.Equal(t, "PGD53", refused.Code)
-	require.Contains(t, refused.Message, "start_before must not be given")
 }
 
 func TestReplaceSetsStartBeforeAndKeepsItAfterRunAt(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	const replace = `select id from pgdispatch.enqueue($1, $2, key => 'k',
 		on_conflict => 'replace', run_at => $3, start_before => $4)`
 	now := time.Now().Truncate(time.Microsecond)
 	id := one[int64](f, replace, w.workspace, w.definition, now, now.Add(time.Hour))
-	refused := f.refused(replace, w.workspace, w.definition, now.Add(2*time.Hour), nil)
-	require.Equal(t, "PGD14", refused.Code)
+	f.refusedAs("PGD14", "", replace, w.workspace, w.definition, now.Add(2*time.Hour), nil)
 	require.Equal(t, id, one[int64](f, replace, w.workspace, w.definition, now.Add(2*time.Hour), now.Add(3*time.Hour)))
-	require.Equal(t, now.Add(3*time.Hour), one[time.Time](f,
-		"select start_before from pgdispatch.workflow_execution_queue where id = $1", id).Local())
+	require.Equal(t, now.Add(3*time.Hour), column[time.Time](f, id, "start_before").Local())
 }
 
 func TestAnItemWithANearStartBeforeIsAnnouncedToSweepers(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	listener := f.conn()
 	listener.exec("listen pgdispatch_late")
 	f.hurried(w, time.Minute) // a sweep comes before
 	f.exec("select pg_notify('pgdispatch_late', 'nothing was announced')")
 	f.hurried(w, 5*time.Second)
 	for _, want := range []string{"nothing was announced", ""} {
-		heard, err := listener.db.(*pgxpool.Conn).Conn().WaitForNotification(t.Context())
-		require.NoError(t, err)
+		heard := must(listener.db.(*pgxpool.Conn).Conn().WaitForNotification(t.Context())).in(t)
 		require.Equal(t, want, heard.Payload)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
 )
 
 // move is one arrow of the state machine.
@@ -130,7 +131,6 @@ func audited(t *testing.T) fixture {
 }
 
 func TestEveryStatementMakesOnlyTheMovesOfItsHeader(t *testing.T) {
-	t.Parallel()
 	f := audited(t)
 	f.exec("select setval('pgdispatch.lease_tokens', 1000)") // seeded items have the token 1
 	w := f.tenant("PRO")
@@ -157,9 +157,7 @@ func TestEveryStatementMakesOnlyTheMovesOfItsHeader(t *testing.T) {
 }
 
 func TestAStatementWritesOnlyIfItsHeaderSaysSo(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	for _, verb := range sql.Verbs() {
 		for n := range f.arguments(verb, 0, "", "") {
 			in, tx := f.begin()
@@ -208,7 +206,6 @@ func (f fixture) movesOf(w tenant, verb, state string, claimedAgo time.Duration,
 }
 
 func TestHeadersAndMayMoveAreTheSameStateMachine(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	declared := map[move]bool{}
 	for _, verb := range sql.Verbs() {
@@ -228,9 +225,7 @@ func TestHeadersAndMayMoveAreTheSameStateMachine(t *testing.T) {
 }
 
 func TestAMoveThatThereIsNotIsRefused(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	may := allowed(f)
 	for _, from := range statuses(f) {
 		for _, to := range statuses(f) {
@@ -266,7 +261,6 @@ func TestAMoveThatThereIsNotIsRefused(t *testing.T) {
 
 // The limits of client input also apply to updates.
 func TestAnUpdateIsHeldToTheLimitsOfAnInsert(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	id := f.item(f.tenant("FREE"))
 	for set, code := range map[string]string{
@@ -284,17 +278,85 @@ func TestAnUpdateIsHeldToTheLimitsOfAnInsert(t *testing.T) {
 }
 
 func TestAnItemKeepsItsIdentity(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	other, id := f.tenant("FREE"), f.item(w)
 	for column, value := range map[string]any{
 		"execution_id": other.version, "workspace_id": other.workspace, "workflow_definition_id": other.definition,
 		"created_at": time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), "enqueue_xid": uint64(3),
 	} {
-		refusal := f.refused("update pgdispatch.workflow_execution_queue set "+column+" = $2 where id = $1", id, value)
-		require.Equal(t, "PGD21", refusal.Code, column)
+		f.refusedAs("PGD21", "", "update pgdispatch.workflow_execution_queue set "+column+" = $2 where id = $1", id, value)
 	}
 	// An identity column rejects it earlier, with an error of its own.
 	require.Equal(t, "428C9", f.refused("update pgdispatch.workflow_execution_queue set id = 7 where id = $1", id).Code)
+}
+
+// TRUNCATE would leave what refers to the rows, such as keys, to the items that get their IDs, and tell no replica.
+func TestNobodyTruncatesATable(t *testing.T) {
+	f := open(t)
+	tables := all[string](f, `select c.oid::regclass::text from pg_class c
+		where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p')
+		and c.relname <> 'schema_migrations'`)
+	require.Greater(t, len(tables), 30)
+	first := f.enqueue(f.tenant("PRO"), 1, "key => 'a'")
+	owner := f.login("owner")
+	for _, table := range tables {
+		for _, how := range []string{" cascade", " restart identity cascade"} {
+			for name, as := range map[string]fixture{"owner": owner, "superuser": f} {
+				require.Equal(t, "PGD28", as.refused("truncate "+table+how).Code, "%s%s as %s", table, how, name)
+			}
+		}
+	}
+	require.Equal(t, "PENDING", f.status(first.ID))
+
+	in, _ := f.begin()
+	in.exec("set local session_replication_role = replica")
+	in.exec("truncate pgdispatch.item_failures") // the exception in docs/lifecycle.md
+}
+
+// A later version's table is guarded too, although no trigger that exists is created again.
+func TestAnUpgradeGuardsNewTablesAgainstTruncate(t *testing.T) {
+	f := open(t)
+	f.exec("create table pgdispatch.later (id int)")
+	f.exec("alter table pgdispatch.later owner to pgdispatch_owner")
+	f.exec("truncate pgdispatch.later")
+	writer, _ := f.begin()
+	writer.exec("update pgdispatch.settings set max_claims = 5") // in use
+	require.NoError(t, migrate.Up(t.Context(), connect(t, f.pool.Config().ConnString(), nil), nil))
+	require.Equal(t, "PGD28", f.refused("truncate pgdispatch.later").Code)
+}
+
+// What refers to an item by its IDs goes with it. An item that holds a slot or waits stays, whoever names it.
+func TestAPurgeDeletesWhatHasEndedAndEverythingThatRefersToIt(t *testing.T) {
+	f, w := openFor(t, "ENTERPRISE")
+	ids, ended := []int64{}, []int64{}
+	for _, state := range statuses(f) {
+		in, tx := f.begin()
+		id := seed(in, w, state, live)
+		in.exec("insert into pgdispatch.signals (execution_id, name) values ($1, 'go')", in.execution(id))
+		in.exec("insert into pgdispatch.item_failures (item_id, failure, attempt, error) values ($1, 1, 1, 'no')", id)
+		in.exec("insert into pgdispatch.enqueue_keys (workspace_id, key, item_id) values ($1, $2, $3)", w.workspace, state,
+			id)
+		in.exec("insert into pgdispatch.dead_letter_marks (item_id, mark, marked_by) values ($1, 'DISCARDED', 'me')", id)
+		in.exec(`insert into pgdispatch.parked_items (item_id, error, attempts, try_at) values ($1, 'no', 1, now())`, id)
+		require.NoError(t, tx.Commit(t.Context()))
+		if ids = append(ids, id); state == "COMPLETED" || state == "FAILED" || state == "CANCELLED" {
+			ended = append(ended, id)
+		}
+	}
+	require.Len(t, ended, 3)
+	const held = "select count(*)::int from pgdispatch.workflow_execution_queue where stage in ('HOLDS', 'DOUBT')"
+	before := one[int](f, held)
+	require.ElementsMatch(t, ended, all[int64](f.login("owner"), sql.Text("item_purge"), ids, "me"))
+	require.Equal(t, before, one[int](f, held), "slots are kept")
+	require.Empty(t, all[int64](f.login("owner"), sql.Text("item_purge"), ids, "me"))
+
+	references := all[string](f, `select format('select count(distinct %1$I)::int from %2$s', a.attname, c.oid::regclass)
+		from pg_attribute a join pg_class c on c.oid = a.attrelid
+		where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind = 'r'
+		  and (a.attname in ('item_id', 'queue_item_id', 'execution_id')
+		       or c.relname = 'workflow_executions' and a.attname = 'id')`)
+	require.Len(t, references, 9)
+	for _, query := range references {
+		require.Equal(t, len(ids)-len(ended), one[int](f, query), query)
+	}
 }

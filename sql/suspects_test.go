@@ -26,9 +26,7 @@ func (f fixture) suspects(w tenant, n int) []int64 {
 
 // A process that dies of an item also loses its other items; they are claimed first and together again.
 func TestAPoisonItemFailsAfterThreeHoldersAndTakesNobodyAlong(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	ids := f.items(w, 8)
 	poison := ids[3]
 	killed, claimed := 0, 0
@@ -58,16 +56,13 @@ func TestAPoisonItemFailsAfterThreeHoldersAndTakesNobodyAlong(t *testing.T) {
 }
 
 func TestSuspectsAreHandedOverOneAfterAnotherAndCleared(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	ids := f.suspects(w, 3)
 	ordinary := f.items(f.tenant("PRO"), 2)
 	for _, id := range ids {
 		b := f.claim(10)
 		require.Equal(t, []int64{id}, b.ids(), "alone, the oldest first")
-		require.True(t, b.more && b.capped,
-			"more items are due: claim again when the worker is free")
+		require.True(t, b.more && b.capped, "more items are due: claim again when the worker is free")
 		require.Nil(t, b.items[0].Problem)
 		during := f.claim(10)
 		require.Empty(t, during.items, "no other claim while it holds a suspect")
@@ -88,9 +83,7 @@ func TestASettledSuspectIsNoneAnyMore(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			w := f.tenant("PRO")
+			f, w := openFor(t, "PRO")
 			ids := f.suspects(w, 1)
 			settle(f, f.claim(1))
 			f.exec("update pgdispatch.workflow_execution_queue set run_at = now()")
@@ -100,9 +93,7 @@ func TestASettledSuspectIsNoneAnyMore(t *testing.T) {
 }
 
 func TestASuspectWaitsForAnOwnerThatHoldsNothing(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	f.items(w, 4)
 	busy, other := f.claimBy("busy", 2), f.claimBy("other", 2)
 	suspect := f.suspects(f.tenant("PRO"), 1)
@@ -131,7 +122,6 @@ func TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem(t *testing.T) {
 		"it died after a heartbeat that followed the claim": {2 * lease / 3, 1}, "it died with the claim": {lease, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			f := open(t)
 			f.item(f.tenant("PRO"))
 			for range 5 {
@@ -152,31 +142,6 @@ func TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem(t *testing.T) {
 	}
 }
 
-// A replica whose workers are never all free at once must not make a suspect wait forever.
-func TestABusyReplicaComesToItsSuspect(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
-	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 1000")
-	f.items(w, 3)
-	held := f.claim(3)
-	suspect := f.suspects(f.tenant("PRO"), 1)[0]
-	for range 4 {
-		f.items(w, 3)
-		if len(held.items) > 0 {
-			one := batch{items: held.items[:1]}
-			held.items = held.items[1:]
-			require.Len(t, f.dispatched(one), 1)
-		}
-		held.items = append(held.items, f.claim(3-len(held.items)).items...)
-		if slices.Contains(held.ids(), suspect) {
-			require.Equal(t, []int64{suspect}, held.ids())
-			return
-		}
-	}
-	t.Fatal("the suspect starves")
-}
-
 func TestASuspectThatCannotBeClaimedStopsNobody(t *testing.T) {
 	t.Parallel()
 	for name, hide := range map[string]func(f fixture, suspect int64){
@@ -184,21 +149,14 @@ func TestASuspectThatCannotBeClaimedStopsNobody(t *testing.T) {
 			f.exec(`update pgdispatch.workspaces set paused = true
 				where id = (select workspace_id from pgdispatch.workflow_execution_queue where id = $1)`, suspect)
 		},
-		"its row is locked": func(f fixture, suspect int64) {
-			holder, _ := f.begin()
-			holder.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", suspect)
-		},
-		"it is not due": func(f fixture, suspect int64) {
-			f.exec("update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 hour' where id = $1", suspect)
-		},
+		"its row is locked": func(f fixture, suspect int64) { f.lock(suspect) },
+		"it is not due":     func(f fixture, suspect int64) { f.set("run_at = now() + interval '1 hour'", suspect) },
 		"another replica holds it": func(f fixture, suspect int64) {
 			require.Equal(f.t, []int64{suspect}, f.claimBy("free", 9).ids())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			w := f.tenant("ENTERPRISE")
+			f, w := openFor(t, "ENTERPRISE")
 			f.items(w, 4)
 			f.claim(1)
 			hide(f, f.suspects(f.tenant("PRO"), 1)[0])
@@ -210,20 +168,17 @@ func TestASuspectThatCannotBeClaimedStopsNobody(t *testing.T) {
 
 // Items unknown to their owner, because the claim's answer was lost, are recovered when their lease expires.
 func TestAnExpiredLeaseThatCannotBePutBackKeepsNoSuspectWaiting(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	locked := f.items(f.tenant("PRO"), 1)
 	f.claim(1)
 	suspect := f.suspects(f.tenant("PRO"), 1)
 	require.Empty(t, f.claim(1).items)
 	f.expire(locked...)
-	holder, _ := f.begin()
-	holder.exec("select from pgdispatch.workflow_execution_queue where id = any ($1) for update", locked)
+	f.lock(locked...)
 	require.Equal(t, suspect, f.claim(5).ids())
 }
 
 func TestASuspectPassesNoLimit(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.items(f.tenant("PRO"), 2)
 	f.claimBy("other", 2)
@@ -241,9 +196,7 @@ func TestASuspectPassesNoLimit(t *testing.T) {
 }
 
 func TestAnOlderUnansweredStartGoesBeforeASuspect(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	old := f.at(w, 0, -time.Hour)
 	f.release(f.claim(1), true)
 	f.exec("update pgdispatch.workspaces set paused = true")

@@ -13,9 +13,7 @@ import (
 // between.
 
 func TestAnItemIsFoundHoweverLongItsTransactionStaysOpen(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w, other := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
+	f, w, other := openForTwo(t, "ENTERPRISE", "ENTERPRISE")
 	late, tx := f.begin()
 	first := late.item(w)
 	for range 10 {
@@ -39,7 +37,6 @@ func TestAnItemIsFoundHoweverLongItsTransactionStaysOpen(t *testing.T) {
 }
 
 func TestAClaimThatIsRolledBackForgetsNothing(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	known := f.tenant("FREE")
 	f.items(known, 2)
@@ -57,9 +54,7 @@ func TestAClaimThatIsRolledBackForgetsNothing(t *testing.T) {
 
 // A freed slot counts once, in the first claim whose snapshot sees it, whatever other transactions were open.
 func TestAFreedSlotCountsOnceWhateverWasOpen(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	f.items(w, 30)
 	running := f.claim(5)
 	f.dispatched(running)
@@ -83,7 +78,6 @@ func TestAFreedSlotCountsOnceWhateverWasOpen(t *testing.T) {
 }
 
 func TestATransactionThatSettledAndIsRolledBackRaisesNoFloor(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	f.items(f.tenant("ENTERPRISE"), 5)
 	f.maxClaims(1)
@@ -99,14 +93,12 @@ func TestATransactionThatSettledAndIsRolledBackRaisesNoFloor(t *testing.T) {
 // The workspace's head is locked by a client that then rolls back. No mark reports that, so the workspace must have
 // kept the head.
 func TestAHeadWhoseLockIsGivenUpIsClaimed(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	head := f.at(w, 3, -time.Hour)
 	behind := f.at(w, 3, -time.Minute)
 	below := f.at(w, 0, -2*time.Hour)
 	holder, tx := f.begin()
-	holder.exec("update pgdispatch.workflow_execution_queue set priority = 50 where id = $1", head)
+	holder.set("priority = 50", head)
 	require.Equal(t, []int64{behind}, f.claim(1).ids())
 	for range 3 {
 		answer := f.claim(5)
@@ -119,54 +111,6 @@ func TestAHeadWhoseLockIsGivenUpIsClaimed(t *testing.T) {
 	require.Equal(t, []int64{head, below}, f.claimAll(5).ids())
 }
 
-func TestLockedHeadsOfSomeWorkspacesHoldUpNoOthers(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	held := []int64{}
-	for range 5 {
-		held = append(held, f.at(f.tenant("PRO"), 9, -time.Hour))
-	}
-	free := f.item(f.tenant("PRO"))
-	holder, _ := f.begin()
-	holder.exec("select from pgdispatch.workflow_execution_queue where id = any ($1) for update", held)
-	require.Equal(t, []int64{free}, f.claimAll(2).ids())
-}
-
-func TestAClaimGoesThroughAllLevelsUntilItIsFull(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
-	ids := []int64{f.at(w, 9, 0), f.at(f.tenant("PRO"), 5, 0), f.at(f.tenant("PRO"), 5, 0), f.at(w, 0, 0),
-		f.at(f.tenant("PRO"), -3, 0)}
-	f.claim(0)
-	answer := f.claimAll(10)
-	require.Equal(t, ids, answer.ids())
-	require.False(t, answer.more)
-}
-
-func TestANewPriorityInABacklogIsSeenAtOnce(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
-	backlog := f.items(w, 15)
-	f.claim(1)
-	urgent := f.at(w, 42, 0)
-	require.Equal(t, []int64{urgent}, f.claim(1).ids())
-	f.exec("update pgdispatch.workflow_execution_queue set priority = 43 where id = $1", backlog[9])
-	require.Equal(t, []int64{backlog[9]}, f.claim(1).ids())
-	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() - interval '20 seconds' where id = $1",
-		backlog[12])
-	require.Equal(t, []int64{backlog[12]}, f.claim(1).ids())
-	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 hour' where id = $1", backlog[1])
-	require.Equal(t, []int64{backlog[2]}, f.claim(1).ids())
-
-	late, tx := f.begin()
-	older := late.at(w, 0, -30*time.Second)
-	require.Equal(t, []int64{backlog[3]}, f.claim(1).ids())
-	require.NoError(t, tx.Commit(t.Context()))
-	require.Equal(t, []int64{older}, f.claim(1).ids(), "an older item that committed later")
-}
-
 // Items that became due while their workspace was full or paused are found afterwards.
 func TestWhatFellDueWhileItsWorkspaceWasShutIsServedWhenItOpens(t *testing.T) {
 	t.Parallel()
@@ -175,35 +119,29 @@ func TestWhatFellDueWhileItsWorkspaceWasShutIsServedWhenItOpens(t *testing.T) {
 			"update pgdispatch.workspaces set max_concurrent_workflows = 9"},
 		"paused": {"update pgdispatch.workspaces set paused = true", "update pgdispatch.workspaces set paused = false"},
 	} {
-		f := open(t)
-		w := f.tenant("FREE")
-		later := f.at(w, 5, time.Hour)
-		f.exec(shut.shut)
-		f.claim(5)
-		f.exec("update pgdispatch.workflow_execution_queue set run_at = now()")
-		f.item(f.tenant("FREE"))
-		require.Len(t, f.claim(5).items, 1, "the later item of the other workspace")
-		f.claim(5)
-		f.exec(shut.open)
-		require.Contains(t, f.claim(5).ids(), later, name)
+		t.Run(name, func(t *testing.T) {
+			f, w := openFor(t, "FREE")
+			later := f.at(w, 5, time.Hour)
+			f.exec(shut.shut)
+			f.claim(5)
+			f.exec("update pgdispatch.workflow_execution_queue set run_at = now()")
+			f.item(f.tenant("FREE"))
+			require.Len(t, f.claim(5).items, 1, "the later item of the other workspace")
+			f.claim(5)
+			f.exec(shut.open)
+			require.Contains(t, f.claim(5).ids(), later, name)
+		})
 	}
 }
 
 // Each claim examines a limited number, and reports that there is more until all have been examined.
 func TestThousandsOfWorkspacesAtOnceAreAllServed(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	const workspaces = 2300
 	f.maxClaims(100000)
-	f.exec("insert into pgdispatch.workspaces (name, max_concurrent_workflows) select 'w' || n, 0 "+
-		"from generate_series(1, $1::int) n", workspaces)
-	f.exec(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
-		select id, 'report', 'Report', 'reports' from pgdispatch.workspaces`)
-	f.exec("insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) " +
-		"select id, 1, '{\"nodes\": []}' from pgdispatch.workflow_definitions")
-	f.exec(
-		"insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) select workspace_id, id " +
-			"from pgdispatch.workflow_definitions")
+	f.tenants(workspaces, "FREE")
+	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 0")
+	f.itemEach()
 	drain := func() (taken int) {
 		for range 20 {
 			answer := f.claim(workspaces)
@@ -218,9 +156,7 @@ func TestThousandsOfWorkspacesAtOnceAreAllServed(t *testing.T) {
 	require.Zero(t, drain(), "all limits are 0")
 	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = null")
 	require.Equal(t, workspaces, drain(), "all limits changed at once")
-	f.exec(
-		"insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) select workspace_id, id " +
-			"from pgdispatch.workflow_definitions")
+	f.itemEach()
 	require.Zero(t, drain())
 	f.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 2 where plan = 'FREE'")
 	require.Equal(t, workspaces, drain(), "the plan changed")
@@ -231,10 +167,8 @@ func TestThousandsOfWorkspacesAtOnceAreAllServed(t *testing.T) {
 }
 
 func TestAPreparedTransactionsItemsAreFound(t *testing.T) {
-	t.Parallel()
 	f := open(t)
-	allowed, err := strconv.Atoi(one[string](f, "show max_prepared_transactions"))
-	require.NoError(t, err)
+	allowed := must(strconv.Atoi(one[string](f, "show max_prepared_transactions"))).in(t)
 	if allowed == 0 {
 		return // the server allows no prepared transactions
 	}

@@ -19,9 +19,7 @@ func (f fixture) named(w tenant, workflowID string) int64 {
 }
 
 func TestAWorkflowIDMustBeOneThatNobodyElseUses(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	const lengths, reserved = "workflow_id has % bytes: it must have 1 to 1000, without control characters",
 		"workflow_id begins with %, which is reserved"
 	for id, problem := range map[string]string{
@@ -48,9 +46,7 @@ func TestAWorkflowIDMustBeOneThatNobodyElseUses(t *testing.T) {
 }
 
 func TestAReplacedItemAndAReplayKeepTheirWorkflowID(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	waits := f.enqueue(w, 1, "key => 'a', workflow_id => 'order-1'")
 	f.enqueue(w, 2, "key => 'a', on_conflict => 'replace', workflow_id => 'order-2'")
 	id := "select workflow_id from pgdispatch.workflow_execution_queue where id = $1"
@@ -62,28 +58,22 @@ func TestAReplacedItemAndAReplayKeepTheirWorkflowID(t *testing.T) {
 }
 
 func TestASignalByWorkflowIDGoesToTheNewestItemThatHasNotEnded(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w, other := f.tenant("PRO"), f.tenant("PRO")
+	f, w, other := openForTwo(t, "PRO", "PRO")
 	f.named(w, "order-1")
 	running, ended := f.named(w, "order-1"), f.named(w, "order-1")
 	f.named(other, "order-1")
-	f.exec("select pgdispatch.cancel($1)", f.execution(ended))
+	f.cancel(ended)
 	signal := one[int64](f, "select pgdispatch.signal_workflow($1, 'order-1', 'go', '1')", w.workspace)
 	require.Equal(t, f.execution(running),
 		one[string](f, "select execution_id::text from pgdispatch.signals where id = $1", signal))
 	for _, id := range []string{"order-2", "", "Order-1"} {
-		refused := f.refused("select pgdispatch.signal_workflow($1, $2, 'go')", w.workspace, id)
-		require.Equal(t, "PGD44", refused.Code)
-		require.Contains(t, refused.Message, "waits or runs")
+		f.refusedAs("PGD44", "waits or runs", "select pgdispatch.signal_workflow($1, $2, 'go')", w.workspace, id)
 	}
 }
 
 // One is first: of two that are claimed the one that was claimed first, and one whose start may have been sent.
 func TestOfItemsOfOneWorkflowIDOneIsStartedFirst(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	first, second, apart := f.named(w, "order-1"), f.named(w, "order-1"), f.named(w, "order-2")
 	behind := func(id int64) bool { return one[bool](f, sql.Text("behind"), id) }
 	tokens := map[int64]int64{}

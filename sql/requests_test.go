@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
+	"github.com/pgdispatch/pgdispatch/request"
 )
 
 // stop requests the end of an item's workflow, and returns the answer.
@@ -46,9 +47,7 @@ func (f fixture) later(d time.Duration) {
 }
 
 func TestARunningWorkflowsEndIsAskedForAndFreesNoSlot(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	id, _ := f.item(w), f.item(w)
 	f.dispatched(f.claim(1))
 	require.Equal(t, "REQUESTED", f.stop(id, "CANCEL"))
@@ -70,9 +69,7 @@ func TestARunningWorkflowsEndIsAskedForAndFreesNoSlot(t *testing.T) {
 }
 
 func TestARequestIsGivenToOneReplicaAndAgainWhereThatDies(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	id := f.oneRunning()
+	f, id := openRunning(t)
 	f.stop(id, "CANCEL")
 	for try, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second,
 		16 * time.Second, 30 * time.Second, 30 * time.Second} {
@@ -89,9 +86,7 @@ func TestARequestIsGivenToOneReplicaAndAgainWhereThatDies(t *testing.T) {
 }
 
 func TestTwoReplicasAtOnceAreGivenNothingTwice(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	id := f.oneRunning()
+	f, id := openRunning(t)
 	f.stop(id, "CANCEL")
 	in, _ := f.begin()
 	given, _ := in.stops()
@@ -101,9 +96,7 @@ func TestTwoReplicasAtOnceAreGivenNothingTwice(t *testing.T) {
 }
 
 func TestTerminateTakesThePlaceOfCancelAndNotTheOtherWayRound(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	id := f.oneRunning()
+	f, id := openRunning(t)
 	f.stop(id, "CANCEL")
 	f.stops()
 	require.Equal(t, "REQUESTED", f.stop(id, "TERMINATE"))
@@ -115,9 +108,7 @@ func TestTerminateTakesThePlaceOfCancelAndNotTheOtherWayRound(t *testing.T) {
 }
 
 func TestWhatWaitsIsWithdrawnInstead(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	waits := f.item(w)
 	require.Equal(t, "WITHDRAWN", f.stop(waits, "TERMINATE"))
 	require.Equal(t, "CANCELLED", f.status(waits))
@@ -127,9 +118,7 @@ func TestWhatWaitsIsWithdrawnInstead(t *testing.T) {
 }
 
 func TestARequestOfWhatIsBeingHandedOverWaitsUntilItRuns(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	starts, back, unknown := f.item(w), f.item(w), f.item(w)
 	first, second, third := f.claim(1), f.claim(1), f.claim(1)
 	for _, id := range []int64{starts, back, unknown} {
@@ -152,17 +141,14 @@ func TestARequestOfWhatIsBeingHandedOverWaitsUntilItRuns(t *testing.T) {
 }
 
 func TestALockedItemKeepsNoOtherRequestWaiting(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	back, runs := f.item(w), f.item(w)
 	b, other := f.claim(1), f.claim(1)
 	f.stop(back, "CANCEL")
 	f.stop(runs, "CANCEL")
 	f.release(b, false)
 	f.dispatched(other)
-	in, tx := f.begin()
-	in.exec("select from pgdispatch.workflow_execution_queue where id = $1 for update", back)
+	tx := f.lock(back)
 	f.exec("set lock_timeout = '1s'")
 	given, _ := f.stops()
 	require.Equal(t, []string{"CANCEL " + f.execution(runs)}, given)
@@ -172,9 +158,7 @@ func TestALockedItemKeepsNoOtherRequestWaiting(t *testing.T) {
 }
 
 func TestARequestOfWhatHasEndedMeanwhileIsSettled(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	id := f.oneRunning()
+	f, id := openRunning(t)
 	f.stop(id, "TERMINATE")
 	f.finish(id, "COMPLETED")
 	given, _ := f.stops()
@@ -183,9 +167,7 @@ func TestARequestOfWhatHasEndedMeanwhileIsSettled(t *testing.T) {
 }
 
 func TestRequestsGoWithTheirItemsAndOutliveOneThatRuns(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("PRO")
+	f, w := openFor(t, "PRO")
 	ended, runs := f.item(w), f.item(w)
 	execution := f.execution(runs)
 	f.dispatched(f.claim(2))
@@ -199,7 +181,6 @@ func TestRequestsGoWithTheirItemsAndOutliveOneThatRuns(t *testing.T) {
 }
 
 func TestARequestNamesWhoAndWhat(t *testing.T) {
-	t.Parallel()
 	f := open(t)
 	require.Equal(t, "PGD23", f.refused("select pgdispatch.request_cancel($1)", nobody).Code)
 	id := f.item(f.tenant("FREE"))
@@ -207,4 +188,95 @@ func TestARequestNamesWhoAndWhat(t *testing.T) {
 	f.dispatched(f.claim(1))
 	f.exec("select pgdispatch.request_terminate($1)", f.execution(id))
 	require.True(t, one[bool](f, "select requested_by = session_user from pgdispatch.stop_requests"))
+}
+
+// resend sends a signal again and returns its new ID.
+func (f fixture) resend(id int64) int64 {
+	f.t.Helper()
+	return one[int64](f, "select id from pgdispatch.resend_signal($1)", id)
+}
+
+// givenUp gives up the signal that was taken.
+func (f fixture) givenUp(s request.Signal, problem string) {
+	f.t.Helper()
+	f.takeSignals(settle(s, "GIVEN_UP", problem, ""))
+}
+
+func TestAGivenUpSignalIsSentAgainAsTheLastOfItsExecution(t *testing.T) {
+	f, runs := openRunning(t)
+	f.signal(runs, "refused")
+	refused := f.takeSignals().Now[0]
+	f.givenUp(refused, "bad")
+	f.signal(runs, "next")
+	again := f.resend(refused.ID)
+	next := f.takeSignals()
+	require.Equal(t, []string{"next"}, names(next), "it keeps the order of what was sent before it")
+	last := f.takeSignals(settle(next.Now[0], "DELIVERED", "", ""))
+	require.Equal(t, []string{"refused"}, names(last))
+	require.Equal(t, again, last.Now[0].ID)
+	require.Equal(t, refused.RequestID, last.Now[0].RequestID, "Temporal drops it if the first try did arrive")
+	require.Equal(t, refused.RunID, last.Now[0].To)
+	require.Equal(t, `{"n": 1}`, string(last.Now[0].Payload))
+
+	require.Equal(t, "PGD43", f.refused("select pgdispatch.resend_signal($1)", refused.ID).Code, "it was sent again")
+	f.takeSignals(settle(refused, "DELIVERED", "", ""))
+	require.Equal(t, []string{"next DELIVERED", "refused OPEN"}, f.signalStates(), "a late answer to the first is not its")
+}
+
+func TestAGivenUpSignalOfAFailedItemIsSentToItsNewestReplay(t *testing.T) {
+	f, item := openRunning(t)
+	first := f.execution(item)
+	f.signal(item, "approve")
+	f.signal(item, "ship")
+	approve := f.takeSignals().Now[0]
+	f.finish(item, "FAILED")
+	f.givenUp(approve, "workflow had ended")
+	require.Equal(t, []string{"approve GIVEN_UP: workflow had ended", "ship GIVEN_UP: workflow had ended"},
+		f.signalStates())
+	refusal := f.refused("select pgdispatch.resend_signal($1)", approve.ID)
+	require.Equal(t, "PGD42", refusal.Code)
+	require.Contains(t, refusal.Hint, "Replay")
+	require.Len(t, f.signalStates(), 2, "a refused one stays")
+
+	replay := one[int64](f, "select id from pgdispatch.replay($1)", first)
+	f.dispatched(f.claim(1))
+	f.finish(replay, "FAILED")
+	f.exec("select pgdispatch.replay($1)", f.execution(replay))
+	newest := one[string](f, "select execution_id::text from pgdispatch.workflow_execution_queue order by id desc limit 1")
+	require.Equal(t, newest, one[string](f, "select execution_id::text from pgdispatch.resend_signal($1)", approve.ID))
+	require.Empty(t, f.takeSignals().Now, "it waits for the start")
+	f.resend(approve.ID + 1)
+	started := f.claim(1)
+	f.dispatched(started)
+	taken := must(f.taker().TakeSignals(f.t.Context(), nil, []string{newest}, 10)).in(t)
+	require.Equal(t, []string{"approve"}, names(taken))
+	require.NotEqual(t, approve.RequestID, taken.Now[0].RequestID, "another workflow gets another signal")
+	require.Equal(t, []string{"ship"}, names(f.takeSignals(settle(taken.Now[0], "DELIVERED", "", ""))))
+}
+
+func TestOnlyGivenUpSignalsAreSentAgainAndOnce(t *testing.T) {
+	f, runs := openRunning(t)
+	const resend = "select pgdispatch.resend_signal($1)"
+	openOne := f.signal(runs, "open")
+	for _, id := range []any{openOne, 0, nil} {
+		f.refusedAs("PGD43", "", resend, id)
+	}
+	delivered := f.takeSignals().Now[0]
+	f.takeSignals(settle(delivered, "DELIVERED", "", ""))
+	require.Equal(t, "PGD43", f.refused(resend, openOne).Code)
+
+	f.signal(runs, "twice")
+	twice := f.takeSignals().Now[0]
+	f.givenUp(twice, "bad")
+	in, tx := f.begin()
+	in.resend(twice.ID)
+	code := make(chan string)
+	other := f.conn()
+	go func() {
+		_, err := other.db.Exec(t.Context(), resend, twice.ID)
+		code <- f.pgError(err).Code
+	}()
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, "PGD43", <-code, "of two at the same time, one")
+	require.Equal(t, []string{"open DELIVERED", "twice OPEN"}, f.signalStates())
 }

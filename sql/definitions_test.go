@@ -1,6 +1,7 @@
 package sql_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -37,9 +38,7 @@ func TestParamsMustHaveTheFormThatTheInputNeeds(t *testing.T) {
 		{"payloads", `[{"metadata": {"encoding": "anNvbi9wbGFpbg=="}, "data": "MQ=="}]`, ""},
 	} {
 		t.Run(c.input+" "+c.params[:min(len(c.params), 40)], func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			w := f.tenant("ENTERPRISE")
+			f, w := openFor(t, "ENTERPRISE")
 			f.like(w, "input = '"+c.input+"'")
 			if c.input == "envelope" {
 				f.version(w.definition, 1, `{"nodes": []}`)
@@ -47,10 +46,7 @@ func TestParamsMustHaveTheFormThatTheInputNeeds(t *testing.T) {
 			enqueue := "select id from pgdispatch.enqueue($1, $2, $3, 'key')"
 			if c.problem != "" {
 				for _, insert := range []string{insertParams, enqueue} {
-					refused := f.refused(insert, w.workspace, w.definition, c.params)
-					require.Equal(t, "PGD04", refused.Code)
-					require.Contains(t, refused.Message, c.problem)
-					require.NotEmpty(t, refused.Hint)
+					f.refusedAs("PGD04", c.problem, insert, w.workspace, w.definition, c.params)
 				}
 				return
 			}
@@ -68,25 +64,19 @@ func TestParamsMustHaveTheFormThatTheInputNeeds(t *testing.T) {
 }
 
 func TestStartOptionsAreCheckedWhateverTheInput(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.like(w, "input = 'args'")
-	refused := f.refused(`insert into pgdispatch.workflow_execution_queue
+	f.refusedAs("PGD11", "", `insert into pgdispatch.workflow_execution_queue
 		(workspace_id, workflow_definition_id, params, start_options) values ($1, $2, '[]', '{"no": 1}')`,
 		w.workspace, w.definition)
-	require.Equal(t, "PGD11", refused.Code)
 }
 
 func TestParamsOfAWaitingItemKeepTheFormOfItsInput(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.like(w, "input = 'args'")
 	id := one[int64](f, insertParams, w.workspace, w.definition, "[1]")
-	f.exec("update pgdispatch.workflow_execution_queue set params = '[2]' where id = $1", id)
-	refused := f.refused("update pgdispatch.workflow_execution_queue set params = '{}' where id = $1", id)
-	require.Equal(t, "PGD04", refused.Code)
+	f.set("params = '[2]'", id)
+	f.refusedAs("PGD04", "", "update pgdispatch.workflow_execution_queue set params = '{}' where id = $1", id)
 }
 
 func TestItemsHaveTheLimitKeyOfTheirDefinition(t *testing.T) {
@@ -105,23 +95,18 @@ func TestItemsHaveTheLimitKeyOfTheirDefinition(t *testing.T) {
 		"param of an array":  {"limit_key_param = 'customer', input = 'args'", `["customer"]`, none, none},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := open(t)
-			w := f.tenant("FREE")
+			f, w := openFor(t, "FREE")
 			f.exec("update pgdispatch.workflow_definitions set "+c.columns+" where id = $1", w.definition)
 			f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, limit_key)
 				values ($1, $2, $3, nullif($4, ''))`, w.workspace, w.definition, c.params, c.limitKey)
-			require.Equal(t, c.want,
-				one[string](f, "select coalesce(limit_key, '') from pgdispatch.workflow_execution_queue"))
+			require.Equal(t, c.want, one[string](f, "select coalesce(limit_key, '') from pgdispatch.workflow_execution_queue"))
 			require.Len(t, f.claim(10).items, 1, "the replica's memory finds it under its key")
 		})
 	}
 }
 
 func TestALimitOfADefinitionsKeyHoldsForItsItems(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("ENTERPRISE")
+	f, w := openFor(t, "ENTERPRISE")
 	f.exec("update pgdispatch.workflow_definitions set limit_key = 'smtp' where id = $1", w.definition)
 	f.exec("insert into pgdispatch.limits (key, max_concurrent) values ('smtp', 3)")
 	f.items(w, 10)
@@ -129,9 +114,7 @@ func TestALimitOfADefinitionsKeyHoldsForItsItems(t *testing.T) {
 }
 
 func TestALimitKeyOfParamsThatIsNoneIsRefused(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	f.exec("update pgdispatch.workflow_definitions set limit_key_param = 'customer' where id = $1", w.definition)
 	long := strings.Repeat("x", 201)
 	for params, problem := range map[string]string{
@@ -139,32 +122,24 @@ func TestALimitKeyOfParamsThatIsNoneIsRefused(t *testing.T) {
 		`{"customer": ""}`:             "params.customer has 0 characters: a limit key must have 1 to 200",
 		`{"customer": "` + long + `"}`: "params.customer has 201 characters",
 	} {
-		refused := f.refused(insertParams, w.workspace, w.definition, params)
-		require.Equal(t, "PGD12", refused.Code)
-		require.Contains(t, refused.Message, problem)
+		f.refusedAs("PGD12", problem, insertParams, w.workspace, w.definition, params)
 	}
 	require.Zero(t, f.left())
 }
 
 func TestADefinitionWithTwoLimitKeysOrAnUnknownInputIsRefused(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	for columns, problem := range map[string]string{
 		"limit_key = 'a', limit_key_param = 'b'": "a definition has limit_key or limit_key_param",
 		"limit_key = ''":                         "limit_key of workflow_definitions is",
 		"input = 'soap'":                         "it must be envelope, params, args or payloads",
 	} {
-		refused := f.refused("update pgdispatch.workflow_definitions set "+columns+" where id = $1", w.definition)
-		require.Equal(t, "23514", refused.Code)
-		require.Contains(t, refused.Message, problem)
+		f.refusedAs("23514", problem, "update pgdispatch.workflow_definitions set "+columns+" where id = $1", w.definition)
 	}
 }
 
 func TestEnqueueNamedTakesTheNamesOfWorkspaceAndDefinition(t *testing.T) {
-	t.Parallel()
-	f := open(t)
-	w := f.tenant("FREE")
+	f, w := openFor(t, "FREE")
 	const named = "select execution_id::text from pgdispatch.enqueue_named('tenant on FREE', 'report', '{\"a\": 1}')"
 	execution := one[string](f, named)
 	item := f.claim(1).items[0]
@@ -188,8 +163,89 @@ func TestEnqueueNamedTakesTheNamesOfWorkspaceAndDefinition(t *testing.T) {
 	}
 	f.tenant("PRO")
 	for _, definition := range []string{"'Report'", "null"} {
-		refused := f.refused("select pgdispatch.enqueue_named('tenant on PRO', " + definition + ")")
-		require.Equal(t, "PGD02", refused.Code)
-		require.Contains(t, refused.Message, "workspace 'tenant on PRO' has no workflow definition")
+		f.refusedAs("PGD02", "workspace 'tenant on PRO' has no workflow definition",
+			"select pgdispatch.enqueue_named('tenant on PRO', "+definition+")")
 	}
+}
+
+const insertGraph = "insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) " +
+	"values ($1, $2, $3)"
+
+func TestAGraphThatIsWrongIsRefusedByField(t *testing.T) {
+	f, w := openFor(t, "FREE")
+	ids := make([]string, 7000)
+	for n := range ids {
+		ids[n] = fmt.Sprintf(`{"id": "node-%d"}`, n)
+	}
+	const a = `{"nodes": [{"id": "a"}, {"id": "b"}, {"id": "c"}], "edges": [`
+	for _, row := range [][2]string{
+		{`[]`, `graph is []: it must be an object`},
+		{`null`, `graph is null: it must be an object`},
+		{`{}`, `nodes is missing: it must be an array`},
+		{`{"nodes": {}}`, `nodes is {}: it must be an array`},
+		{`{"nodes": null}`, `nodes is null: it must be an array`},
+		{`{"nodes": ["a"]}`, `nodes[0] is "a": it must be an object`},
+		{`{"nodes": [[{"id": "a"}]]}`, `nodes[0] is [{"id": "a"}]: it must be an object`},
+		{`{"nodes": [{"id": "a"}, {"ID": "b"}]}`, `nodes[1].id is missing: it must be a string`},
+		{`{"nodes": [{"id": 7}]}`, `nodes[0].id is 7: it must be a string`},
+		{`{"nodes": [{"id": null}]}`, `nodes[0].id is null: it must be a string`},
+		{`{"nodes": [{"id": "a"}, {"id": ""}]}`, `nodes[1].id is "": it must not be empty`},
+		{`{"nodes": [{"id": "a"}, {"id": "a"}]}`, `nodes[1].id is "a": it must differ from nodes[0].id`},
+		{`{"nodes": [], "edges": {}}`, `edges is {}: it must be an array`},
+		{`{"nodes": [], "edges": null}`, `edges is null: it must be an array`},
+		{a + `"a->b"]}`, `edges[0] is "a->b": it must be an object`},
+		{a + `{"from": "a"}]}`, `edges[0].to is missing: it must be the id of a node`},
+		{a + `{"from": "a", "to": "b"}, {"from": "b", "to": "d"}]}`, `edges[1].to is "d": it must be the id of a node`},
+		{a + `{"from": ["a"], "to": "b"}]}`, `edges[0].from is ["a"]: it must be the id of a node`},
+		{a + `{"from": "a", "to": "a"}]}`, `edges are a cycle: "a -> a"`},
+		{a + `{"from": "a", "to": "b"}, {"from": "b", "to": "c"}, {"from": "c", "to": "b"}]}`,
+			`edges are a cycle: "b -> c -> b"`},
+		{`{"nodes": [` + strings.Join(ids, ",") + `]}`, `size of all node ids is 89890: it must be 65536 bytes at most`},
+		{`{"nodes": [{"id": "` + strings.Repeat("x", 65536) + `"}]}`, `size of all node ids is 65540`},
+	} {
+		graph, want := row[0], row[1]
+		refusal := f.refusedAs("23514", "graph of workflow_definition_versions: "+want, insertGraph, w.definition, 2, graph)
+		require.Equal(t, "graph", refusal.ColumnName)
+		require.NotEmpty(t, refusal.Hint)
+	}
+	refusal := f.refused("update pgdispatch.workflow_definition_versions set graph = $1", a+`{"from": "c", "to": "c"}]}`)
+	require.Contains(t, refusal.Message, `edges are a cycle: "c -> c"`)
+	require.Contains(t, refusal.Hint, "Remove one of these edges")
+}
+
+func TestAGraphWithoutCyclesIsAccepted(t *testing.T) {
+	f, w := openFor(t, "FREE")
+	nodes, edges := make([]string, 5000), make([]string, 0, 10000)
+	for n := range nodes {
+		nodes[n] = fmt.Sprintf(`{"id": "%d"}`, n)
+		if n > 1 {
+			edges = append(edges, fmt.Sprintf(`{"from": "%d", "to": "%d"}, {"from": "%d", "to": "%d"}`, n-1, n, n-2, n))
+		}
+	}
+	long := `{"nodes": [` + strings.Join(nodes, ",") + `], "edges": [` + strings.Join(edges, ",")
+	for n, graph := range []string{
+		`{"nodes": []}`, ` {"nodes": [{"id": " "}]} `, `{"nodes": [], "edges": []}`,
+		`{"nodes": [{"id": "a", "type": {"x": [1]}}, {"id": "b"}], "edges": [{"from": "a", "to": "b", "if": "x"}], ` +
+			`"title": "\\u0000"}`,
+		`{"nodes": [{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "d"}], "edges": [{"from": "a", "to": "b"}, ` +
+			`{"from": "a", "to": "c"}, {"from": "b", "to": "d"}, {"from": "c", "to": "d"}, {"from": "c", "to": "d"}]}`,
+		long + "]}",
+	} {
+		f.exec(insertGraph, w.definition, n+2, graph)
+	}
+	refusal := f.refused(insertGraph, w.definition, 100, long+`, {"from": "4999", "to": "0"}]}`)
+	require.Contains(t, refusal.Message, `edges are a cycle: "`)
+	require.Less(t, len(refusal.Message), 400, "in time that grows with the graph, not with its paths")
+}
+
+// A graph that was stored before they were refused stays, and so may the rest of its row change.
+func TestAStoredGraphWithACycleKeepsWorking(t *testing.T) {
+	f, w := openFor(t, "FREE")
+	f.exec("alter table pgdispatch.workflow_definition_versions disable trigger refuse_graph_cycle")
+	f.exec(insertGraph, w.definition, 2, `{"nodes": [{"id": "a"}], "edges": [{"from": "a", "to": "a"}]}`)
+	f.exec("alter table pgdispatch.workflow_definition_versions enable trigger refuse_graph_cycle")
+	f.exec("update pgdispatch.workflow_definition_versions set version = 3 where version = 2")
+	id := f.item(w)
+	f.claim(1)
+	require.Equal(t, "CLAIMED", f.status(id))
 }

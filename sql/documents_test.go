@@ -1,0 +1,252 @@
+package sql_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/goldentest"
+	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+// sqlBlock is a block of SQL on a page, with the roles that may run it behind the language.
+var sqlBlock = regexp.MustCompile("(?ms)^```sql([^\n]*)\n(.*?)^```$")
+
+// Every SQL block of every page is run, in order, on a database per page, by a login of each role and by one without a
+// membership. A block names the roles that may run it, such as "```sql owner operator"; "anybody" are all of them, and
+// "administrator" none. All others must be denied. One that begins with "-- refused" and a SQLSTATE must fail with it,
+// and one with an ellipsis is a sketch and is skipped. A superuser runs what the blocks after it need.
+func TestEveryRoleRunsTheSnippetsThatThePagesSay(t *testing.T) {
+	t.Parallel()
+	pages := must(filepath.Glob("../docs/*.md")).in(t)
+	inner := must(filepath.Glob("../docs/*/*.md")).in(t)
+	pages = append(pages, inner...)
+	for _, page := range append(pages, "../README.md") {
+		text := must(os.ReadFile(page)).in(t)
+		blocks := sqlBlock.FindAllStringSubmatch(string(text), -1)
+		require.Len(t, blocks, strings.Count(string(text), "```sql"), page)
+		if len(blocks) > 0 {
+			t.Run(filepath.Base(page), func(t *testing.T) { runSnippets(t, blocks) })
+		}
+	}
+}
+
+// acme is what the pages take as given.
+const acme = `
+	insert into pgdispatch.workspaces (id, name, plan)
+	values ('0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01', 'acme', 'PRO');
+	insert into pgdispatch.workflow_definitions (id, workspace_id, name, workflow_type, task_queue)
+	values ('5a3f8d0c-2d0e-4b59-8a0c-0f6d2d3f7e02', '0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01', 'report', 'Report', 'reports');
+	insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, idempotency_key)
+	values ('0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01', '5a3f8d0c-2d0e-4b59-8a0c-0f6d2d3f7e02', 'invoice-17')`
+
+func runSnippets(t *testing.T, blocks [][]string) {
+	f := open(t)
+	f.exec(acme)
+	logins := map[string]*pgxpool.Pool{}
+	for _, role := range append(roles, "nobody") {
+		membership := "in role pgdispatch_" + role
+		if role == "nobody" {
+			membership = ""
+		}
+		logins[role] = sqltest.Pool(t, sqltest.Login(t, f.pool.Config().ConnString(), membership))
+	}
+	for _, block := range blocks {
+		if strings.Contains(block[2], "…") {
+			continue
+		}
+		refusal := ""
+		if code, refused := strings.CutPrefix(block[2], "-- refused: "); refused {
+			refusal = code[:5]
+		}
+		may := strings.Fields(block[1])
+		require.NotEmpty(t, may, "say behind ```sql which roles may run it:\n%s", block[2])
+		for role, pool := range logins {
+			want := denied
+			if slices.Contains(may, role) || slices.Equal(may, []string{"anybody"}) {
+				want = refusal
+			}
+			_, tx := f.on(pool).beginOn()
+			require.Equal(t, want, f.snippet(tx, block[2]), "%s runs\n%s", role, block[2])
+			require.NoError(t, tx.Rollback(t.Context()))
+		}
+		require.Subset(t, append(roles, "anybody", "administrator"), may)
+		_, tx := f.begin()
+		require.Equal(t, refusal, f.snippet(tx, block[2]), block[2])
+		if refusal == "" {
+			require.NoError(t, tx.Commit(t.Context()))
+		}
+		f.deadLetters()
+	}
+}
+
+// snippet runs a block, and returns the SQLSTATE of its error, or "".
+func (f fixture) snippet(tx pgx.Tx, block string) string {
+	f.t.Helper()
+	var err error
+	if statement, rows, copies := strings.Cut(block, "from stdin;\n"); copies {
+		_, err = tx.Conn().PgConn().CopyFrom(f.t.Context(), strings.NewReader(strings.TrimSuffix(rows, "\\.\n")),
+			statement+"from stdin")
+	} else {
+		_, err = tx.Exec(f.t.Context(), block)
+	}
+	if err == nil {
+		return ""
+	}
+	return f.pgError(err).Code
+}
+
+// deadLetters gives each definition a dead letter, for the blocks that concern them.
+func (f fixture) deadLetters() {
+	f.t.Helper()
+	in, tx := f.begin()
+	for _, w := range all[string](f, `select d.id::text from pgdispatch.workflow_definitions d
+		where not exists (select from pgdispatch.dead_letters l where l.workflow_definition_id = d.id)`) {
+		dead := tenant{definition: w}
+		dead.workspace, dead.version = one[string](f, `select workspace_id::text from pgdispatch.workflow_definitions
+			where id = $1`, w), one[string](f, `select coalesce(max(id::text), $1) from pgdispatch.workflow_definition_versions
+			where workflow_definition_id = $1::text::uuid`, w)
+		id := seed(in, dead, "FAILED", live)
+		in.exec(`update pgdispatch.workflow_execution_queue set last_error = 'connection refused', finished_at = '2026-01-01'
+			where id = $1`, id)
+	}
+	require.NoError(f.t, tx.Commit(f.t.Context()))
+}
+
+const (
+	beginGenerated = "<!-- generated: states -->\n"
+	endGenerated   = "<!-- end -->\n"
+)
+
+func TestLifecycleDiagram(t *testing.T) {
+	f := open(t)
+	goldentest.RequirePart(t, "../docs/contributing/design.md", beginGenerated, endGenerated, diagram(f))
+}
+
+// diagram draws may_move, and labels each arrow with the statements whose headers declare it.
+func diagram(f fixture) string {
+	f.t.Helper()
+	var out strings.Builder
+	out.WriteString("```mermaid\nstateDiagram-v2\n    [*] --> PENDING: insert\n")
+	moves := allowed(f)
+	for _, m := range moves {
+		by := []string{}
+		for _, verb := range sql.Verbs() {
+			if slices.Contains(header(f.t, verb), m) {
+				by = append(by, verb)
+			}
+		}
+		fmt.Fprintf(&out, "    %s --> %s: %s\n", m.from, m.to, strings.Join(by, ", "))
+	}
+	for _, state := range statuses(f) {
+		if !slices.ContainsFunc(moves, func(m move) bool { return m.from == state }) {
+			fmt.Fprintf(&out, "    %s --> [*]\n", state)
+		}
+	}
+	out.WriteString("```\n")
+	return out.String()
+}
+
+func TestLifecycleExplainsEveryStateAndStatement(t *testing.T) {
+	f := open(t)
+	page := must(os.ReadFile(filepath.Join("..", "docs", "lifecycle.md"))).in(t)
+	for _, state := range statuses(f) {
+		require.Contains(t, string(page), "| `"+state+"` |")
+	}
+	for _, m := range allowed(f) {
+		require.Contains(t, string(page), "| `"+m.from+"` to `"+m.to+"` | ")
+	}
+}
+
+const (
+	sqlstatesPage   = "../docs/sqlstates.md"
+	beginSQLSTATEs  = "<!-- The list is generated from the SQL functions: make golden -->\n"
+	endSQLSTATEs    = "<!-- The list ends -->\n"
+	quoted          = `'((?:[^']|''|'\s+')*)'` // a literal, also in several parts
+	raisedStatement = `(?s)raise exception ` + quoted + `[^;]*?using errcode = '(\w+)',\s*hint = ` + quoted
+)
+
+var partsMeet = regexp.MustCompile(`'\s+'`)
+
+// refusal is an error that a function raises.
+type refusal struct{ code, message, hint string }
+
+// refusals reads the functions of a migrated database.
+func refusals(f fixture) []refusal {
+	f.t.Helper()
+	found := []refusal{}
+	for _, source := range all[string](f,
+		"select proname || ' ' || prosrc from pg_proc where pronamespace = 'pgdispatch'::regnamespace order by 1") {
+		function, body, _ := strings.Cut(source, " ")
+		raises := regexp.MustCompile(raisedStatement).FindAllStringSubmatch(body, -1)
+		require.Len(f.t, raises, strings.Count(body, "raise exception"), "%s: an error has a code and a hint", function)
+		for _, r := range raises {
+			text := strings.NewReplacer("''", "'", "%", "…", "<", "&lt;")
+			message, hint := partsMeet.ReplaceAllString(r[1], ""), partsMeet.ReplaceAllString(r[3], "")
+			found = append(found, refusal{r[2], text.Replace(message), text.Replace(hint)})
+		}
+	}
+	slices.SortFunc(found, func(a, b refusal) int {
+		return strings.Compare(a.code+a.message+a.hint, b.code+b.message+b.hint)
+	})
+	return slices.Compact(found)
+}
+
+func TestThePageOfSQLSTATEsHasEveryErrorThatIsRaised(t *testing.T) {
+	list, code := "", ""
+	for _, r := range refusals(open(t)) {
+		if r.code != code {
+			list += fmt.Sprintf("\n### %s\n\n", r.code)
+		}
+		list += "- *" + r.message + "*"
+		if !strings.Contains(r.message, " must ") { // or the message says what to do
+			list += ": " + r.hint
+		}
+		list += "\n"
+		code = r.code
+	}
+	goldentest.RequirePart(t, sqlstatesPage, beginSQLSTATEs, endSQLSTATEs, list+"\n")
+}
+
+func TestEveryErrorIsSeenByATest(t *testing.T) {
+	tests := must(filepath.Glob("*_test.go")).in(t)
+	var text strings.Builder
+	for _, path := range tests {
+		content := must(os.ReadFile(path)).in(t)
+		text.Write(content)
+	}
+	for _, r := range refusals(open(t)) {
+		require.Contains(t, text.String(), `"`+r.code+`"`, r.message)
+	}
+}
+
+func TestMigrationsAreNumberedFromOneOnAndGoBothWays(t *testing.T) {
+	t.Parallel()
+	require.NotEmpty(t, sql.Migrations())
+	for n, m := range sql.Migrations() {
+		require.True(t, strings.HasPrefix(m.Name, fmt.Sprintf("%03d_", n+1)), m.Name)
+		require.NotEmpty(t, m.Up, m.Name)
+		require.NotEmpty(t, m.Down, m.Name)
+	}
+}
+
+// Each file is applied again over the existing schema, in whatever state it is.
+func TestEveryFunctionAndTriggerReplacesWhatIsThere(t *testing.T) {
+	t.Parallel()
+	for _, f := range sql.Functions() {
+		require.Contains(t, f.Text, "create or replace ", f.Name)
+		require.NotRegexp(t, `(?m)^create (function|trigger)`, f.Text, f.Name)
+		if f.Name != sql.Triggers {
+			require.Contains(t, f.Text, "create or replace function pgdispatch."+f.Name+"(", "%s is named like its file", f.Name)
+		}
+	}
+}
