@@ -129,6 +129,7 @@ func silence(t *testing.T, test func(t *testing.T, s *server, l *Listener, run f
 			synctest.Wait()
 			require.True(t, l.Connected())
 			t.Cleanup(func() {
+				synctest.Wait()
 				cancel()
 				require.NoError(t, Receive(t, ended))
 				time.Sleep(time.Minute) // pgx closes connections in the background
