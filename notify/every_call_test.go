@@ -37,7 +37,10 @@ type session struct {
 }
 
 func (s *session) do(call string, effect func()) error {
-	if s.ended {
+	s.mu.Lock()
+	ended := s.ended
+	s.mu.Unlock()
+	if ended {
 		return troubletest.Err
 	}
 	return s.calls.Do(call, func() {

@@ -41,7 +41,7 @@ with state as materialized (
         select case when not s.declined and (s.bound + $10::integer < s.slots) is not true then (
                    select array[count(*), min(q.lease_token)] from pgdispatch.workflow_execution_queue q
                    where q.workspace_id = $8::text::uuid and q.stage in ('HOLDS', 'DOUBT')
-                     -- as a pair, because only the workspace's own index serves it
+                     -- as a pair, which only the workspace's own index serves: a plan might read the dead rows of all
                      and (q.workspace_id, q.lease_token) >= ($8::text::uuid, s.floor)) end as counts
         offset 0 -- counts once
     ) c
