@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -44,7 +45,7 @@ func (d *database) Query(ctx context.Context, text string, args ...any) (pgx.Row
 	if err != nil {
 		return nil, err
 	}
-	return &rows{table: tables[0], at: -1}, nil
+	return &rows{statement: text, table: tables[0], at: -1}, nil
 }
 
 func (d *database) QueryRow(ctx context.Context, text string, args ...any) pgx.Row {
@@ -79,7 +80,7 @@ func (r *results) Query() (pgx.Rows, error) {
 		return &rows{err: r.err, at: -1}, r.err
 	}
 	r.next++
-	return &rows{table: r.tables[r.next-1], at: -1}, nil
+	return &rows{statement: r.batch.QueuedQueries[r.next-1].SQL, table: r.tables[r.next-1], at: -1}, nil
 }
 
 func (r *results) Exec() (pgconn.CommandTag, error) {
@@ -121,18 +122,29 @@ func (r row) Scan(to ...any) error {
 
 // rows implements pgx.Rows.
 type rows struct {
-	pgx.Rows // for the methods that nobody calls
-	table    table
-	names    []string // of the columns, once columns has read them
-	at       int
-	err      error
+	pgx.Rows  // for the methods that nobody calls
+	statement string
+	table     table
+	at        int
+	err       error
 }
 
-func (r *rows) columns() []string {
-	if r.names == nil && len(r.table) > 0 {
-		r.names = slices.Sorted(maps.Keys(r.table[0]))
+// columnsOf are the columns of the answers to statements, by their texts.
+var columnsOf sync.Map
+
+// FieldDescriptions returns the columns in the order of their names.
+func (r *rows) FieldDescriptions() (all []pgconn.FieldDescription) {
+	if len(r.table) == 0 {
+		return nil
 	}
-	return r.names
+	if known, found := columnsOf.Load(r.statement); found {
+		return known.([]pgconn.FieldDescription)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.table[0])) {
+		all = append(all, pgconn.FieldDescription{Name: name})
+	}
+	columnsOf.Store(r.statement, all)
+	return all
 }
 
 func (r *rows) Close()                        {}
@@ -140,17 +152,10 @@ func (r *rows) Err() error                    { return r.err }
 func (r *rows) CommandTag() pgconn.CommandTag { return pgconn.CommandTag{} }
 func (r *rows) Next() bool                    { r.at++; return r.at < len(r.table) }
 
-func (r *rows) FieldDescriptions() (all []pgconn.FieldDescription) {
-	for _, name := range r.columns() {
-		all = append(all, pgconn.FieldDescription{Name: name})
-	}
-	return all
-}
-
 func (r *rows) Scan(to ...any) error {
-	for n, name := range r.columns() {
-		if err := assign(to[n], r.table[r.at][name]); err != nil {
-			return fmt.Errorf("column %s: %w", name, err)
+	for n, column := range r.FieldDescriptions() {
+		if err := assign(to[n], r.table[r.at][column.Name]); err != nil {
+			return fmt.Errorf("column %s: %w", column.Name, err)
 		}
 	}
 	return nil
