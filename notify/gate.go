@@ -243,7 +243,7 @@ func (g *Gate) step(ctx context.Context, session GateSession, tryDuty bool) (bus
 		if err != nil {
 			return false, err
 		}
-		g.set(duty, asleep && !duty) // whoever was on duty before may have opened the gate
+		g.set(duty, asleep && !duty) // the replica that was on duty may have opened the gate
 		return duty || alone, nil
 	case wish == open && duty && !g.opened:
 		g.opened = true

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	statements "github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -357,18 +358,11 @@ func giveUpWatches(w *world, of *replica, tx *schedule.SimulatedTx, args []any) 
 	return nil
 }
 
-func orEmpty(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
-}
-
 func signalTake(w *world, of *replica, tx *schedule.SimulatedTx, args []any) (rows table) {
 	var settled []schedule.SettledSignal
 	for n, id := range args[0].([]int64) {
 		settled = append(settled, schedule.SettledSignal{ID: id, Try: args[1].([]int)[n], Outcome: args[2].([]string)[n],
-			Failed: args[3].([]*string)[n] != nil, Run: orEmpty(args[4].([]*string)[n])})
+			Failed: args[3].([]*string)[n] != nil, Run: postgres.OrZero(args[4].([]*string)[n])})
 	}
 	t := w.tables.TakeSignals(tx, settled, itemsOf(args[5].([]string)), args[6].(int))
 	row := func() map[string]any {

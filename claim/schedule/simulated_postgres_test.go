@@ -76,7 +76,7 @@ type simTx struct {
 	marks []simMark
 	epoch Epoch
 	sync  bool
-	wakes bool     // its commit names nothing, and wakes whoever sleeps
+	wakes bool     // its notification names nothing
 	was   []simRow // before its commit
 	// commits and undo do what rows do not say: at the commit, and if a crash loses it.
 	commits, undo func()

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -60,7 +61,7 @@ func (s *Simulated) Look(seen string, epoch *string) (h SimulatedHead, gap, all 
 // EpochID is the statement epoch.
 func (s *Simulated) EpochID(tx *SimulatedTx) string {
 	s.beginEpoch(tx)
-	return uuid.UUID(latestEpoch(s.epoch, tx.epoch)).String()
+	return uuid.UUID(cmp.Or(s.epoch, tx.epoch)).String()
 }
 
 // Load is the statement load: the key queues after another, in their order.

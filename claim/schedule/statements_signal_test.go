@@ -94,7 +94,7 @@ type TakenSignals struct {
 func (s *Simulated) TakeSignals(tx *SimulatedTx, settled []SettledSignal, started []int64, most int) (t TakenSignals) {
 	next := s.signals.clone()
 	s.beginEpoch(tx)
-	if now := latestEpoch(tx.epoch, s.epoch); next.epoch != now {
+	if now := cmp.Or(tx.epoch, s.epoch); next.epoch != now {
 		next.epoch, next.doubtfulTo = now, int64(len(next.all))
 	}
 	first := func(item int64) *SimulatedSignal {
@@ -146,13 +146,6 @@ func (s *Simulated) TakeSignals(tx *SimulatedTx, settled []SettledSignal, starte
 	}
 	s.write(tx, next)
 	return t
-}
-
-func latestEpoch(of, or Epoch) Epoch {
-	if of != (Epoch{}) {
-		return of
-	}
-	return or
 }
 
 // takeDue takes the signals that are due, the first of each item.
