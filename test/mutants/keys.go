@@ -73,7 +73,7 @@ var keys = []mutant{
 		[]edit{{"schedule.Schedule.loaded", "} else if full && current {", "} else if full {"}},
 		"./claim/schedule", "TestALoadThatIsBehindTheChangesClosesNoKey"},
 	{"a key that opens has room", "a key that is no longer full is never asked for",
-		[]edit{{"schedule.Schedule.reopenKey", "k.room = unknown", "_ = k"}},
+		[]edit{{"schedule.Schedule.reopenKey", "k.room = unknownLimit", "_ = k"}},
 		"./claim/schedule", "TestTheScheduleGivesTheOrderOfANaiveList"},
 	{"a proposal looks at few queues", "each proposal looks at all keys of a full workspace",
 		[]edit{{"schedule.draft.ask", "visits := items + len(d.queues)", "visits := 1 << 30"}},

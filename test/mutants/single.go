@@ -31,7 +31,7 @@ var singles = []mutant{
 	{"a known rate is not declined each time", "each claim of a workspace with a rate is sent twice",
 		[]edit{{"claim.memory.isSingle", "&& !e.Rated", ""}}, "./claim", "TestAClaimThatIsDeclinedIsMadeByTheProcedure"},
 	{"a declined claim is made", "what claim_single declines waits for the next claim",
-		[]edit{{"claim.Store.send", "if declined && err == nil &&", "if false && err == nil &&"}},
+		[]edit{{"claim.Store.send", "if declined && err == nil &&", "if declined && err != nil &&"}},
 		"./claim", "TestASettleIsKeptIfTheClaimWithItIsDeclined"},
 	{"a single claim declines a rate", "a rate of starts is ignored",
 		[]edit{{singleFile, "w.max_starts_per_second is not null or", ""}}, "./sql", needsMore},
