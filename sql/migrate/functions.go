@@ -2,21 +2,15 @@ package migrate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/sethvargo/go-retry"
 
 	"github.com/pgdispatch/pgdispatch/sql"
 )
-
-// lockNotAvailable is the SQLSTATE of an expired lock_timeout.
-const lockNotAvailable = "55P03"
 
 // querier is a connection or a transaction.
 type querier interface {
@@ -105,14 +99,6 @@ func repairIndexes(ctx context.Context, conn *pgx.Conn, report func(Step)) error
 	}
 	return nil
 }
-
-const (
-	// triggerLockTimeout bounds one wait for a table. New writers queue behind it.
-	triggerLockTimeout = "1s"
-	// triggerPause lets writers pass between two attempts, and triggerPatience bounds all attempts at one step.
-	triggerPause    = time.Second
-	triggerPatience = time.Minute
-)
 
 // repeat replaces the changed files of sql.Functions and updates the roles, then replaces the triggers if they changed.
 func repeat(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
@@ -209,22 +195,14 @@ func guardTables(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// applyTrigger runs a statement that locks one table against writers, in a transaction of its own: one that held two
-// such locks could deadlock with an application or a claim that writes both tables.
+// applyTrigger runs a statement that locks one table against writers, in a transaction of its own.
 func applyTrigger(ctx context.Context, conn *pgx.Conn, statement string) error {
-	return retry.Do(ctx, retry.WithMaxDuration(triggerPatience, retry.NewConstant(triggerPause)),
-		func(ctx context.Context) error {
-			err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, "set local lock_timeout = '"+triggerLockTimeout+"';"+statement)
-				return err
-			})
-			var postgres *pgconn.PgError
-			if errors.As(err, &postgres) && postgres.Code == lockNotAvailable {
-				return retry.RetryableError(fmt.Errorf("%w: a transaction has been writing to the table for %s: end it and run "+
-					"the migration again", err, triggerPatience))
-			}
+	return retryLocks(ctx, func(ctx context.Context) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "set local lock_timeout = '"+lockTimeout+"';"+statement)
 			return err
 		})
+	})
 }
 
 // record notes that a file was applied.

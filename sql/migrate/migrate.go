@@ -78,7 +78,8 @@ func (e *NewerError) Error() string {
 
 // To migrates to a version; 0 drops all tables with their data. It calls report, which may be nil, before each
 // migration, and for each function once all are replaced. Concurrent calls wait for each other. If State.Err returns an
-// error, To returns it and changes nothing.
+// error, To returns it and changes nothing. It waits for locks half a second at a time, so that writers pass, and for a
+// minute at each step; then it fails, with all steps before this one in effect.
 //
 // At the newest version, To also replaces changed functions and sets the roles' privileges. If it cannot set up the
 // roles, the server sends a warning with the remedy, and the schema keeps its owner.
@@ -94,21 +95,54 @@ func To(ctx context.Context, conn *pgx.Conn, version int32, report func(Step)) e
 		if err := state.Err(); err != nil {
 			return err
 		}
+		if version < 0 || version > state.Newest {
+			return fmt.Errorf("migrate to version %d: the versions are 0 to %d", version, state.Newest)
+		}
 		m, err := open(ctx, conn)
 		if err != nil {
 			return err
 		}
-		m.OnStart = func(sequence int32, name, direction, _ string) {
-			report(Step{Version: sequence, Name: name, Direction: direction})
-		}
-		if err := m.MigrateTo(ctx, version); err != nil {
-			return fmt.Errorf("migrate to version %d: %w", version, err)
+		for state.Current != version {
+			if state.Current, err = step(ctx, m, conn, state.Current, version, report); err != nil {
+				return fmt.Errorf("migrate to version %d: %w", version, err)
+			}
 		}
 		if version < Newest() {
 			return nil
 		}
 		return repeat(ctx, conn, report)
 	})
+}
+
+// step migrates by one version in the direction of another, and returns the version reached. A migration that locks
+// several tables can deadlock with an application, so it is repeated.
+func step(ctx context.Context, m *migrate.Migrator, conn *pgx.Conn, from, to int32, report func(Step)) (int32, error) {
+	next := from + 1
+	if to < from {
+		next = from - 1
+	}
+	reported := false
+	m.OnStart = func(sequence int32, name, direction, _ string) {
+		if !reported {
+			report(Step{Version: sequence, Name: name, Direction: direction})
+		}
+		reported = true
+	}
+	err := retryLocks(ctx, func(ctx context.Context) error {
+		// The migration's end resets it.
+		if _, err := conn.Exec(ctx, "set lock_timeout = '"+lockTimeout+"'"); err != nil {
+			return err
+		}
+		err := m.MigrateTo(ctx, next)
+		if err != nil {
+			_, _ = conn.Exec(ctx, "reset lock_timeout") // the migration's error is the one to return
+		}
+		return err
+	})
+	if err != nil {
+		return from, err
+	}
+	return next, nil
 }
 
 // Newest returns the version that Up migrates to.

@@ -139,18 +139,40 @@ func TestTriggersAreReplacedWithoutADeadlockWithATransactionThatWritesSeveralTab
 			url := sqltest.URL(t)
 			application, migrating, watching := connect(t, url), connect(t, url), connect(t, url)
 			execute(t, migrating, outdate)
-			execute(t, application, "begin")
-			execute(t, application, "update pgdispatch.workflow_executions set status = status")
-			migrated := make(chan error, 1)
-			go func() { migrated <- migrate.Up(t.Context(), migrating, nil) }()
-			require.Eventually(t, func() bool {
-				return read[bool](t, watching, "select exists (select from pg_locks "+
-					"where not granted and relation = 'pgdispatch.workflow_executions'::regclass)")
-			}, 30*time.Second, time.Millisecond)
+			migrated := upWaitsFor(t, migrating, application, watching)
 			execute(t, application, "set local lock_timeout = '100ms'")
 			execute(t, application, "update pgdispatch.workflow_execution_queue set status = status")
 			execute(t, application, "commit")
 			require.NoError(t, <-migrated)
 		})
 	}
+}
+
+// upWaitsFor begins a transaction of an application that writes executions, and migrates until that waits for it.
+func upWaitsFor(t *testing.T, migrating, application, watching *pgx.Conn) (migrated chan error) {
+	t.Helper()
+	execute(t, application, "begin")
+	execute(t, application, "update pgdispatch.workflow_executions set status = status")
+	migrated = make(chan error, 1)
+	go func() { migrated <- migrate.Up(t.Context(), migrating, nil) }()
+	require.Eventually(t, func() bool {
+		return read[bool](t, watching, "select exists (select from pg_locks "+
+			"where not granted and relation = 'pgdispatch.workflow_executions'::regclass)")
+	}, 30*time.Second, time.Millisecond)
+	return migrated
+}
+
+func TestAMigrationGivesWayToATransactionThatNeedsATableWhichItHasLocked(t *testing.T) {
+	t.Parallel()
+	url := sqltest.URL(t)
+	application, migrating, watching := connect(t, url), connect(t, url), connect(t, url)
+	const activities = 8 // locks workflow_definitions, then workflow_executions
+	require.NoError(t, migrate.To(t.Context(), migrating, activities-1, nil))
+	migrated := upWaitsFor(t, migrating, application, watching)
+	execute(t, application, "update pgdispatch.workflow_definitions set name = name")
+	execute(t, application, "commit")
+	require.NoError(t, <-migrated)
+	state, err := migrate.Status(t.Context(), watching)
+	require.NoError(t, err)
+	require.Equal(t, state.Newest, state.Current)
 }

@@ -206,10 +206,12 @@ func (s *shop) eventually(condition func() bool, message string) {
 	}
 }
 
-// open produces load until the returned function is called, which returns the first error of an application.
+// load produces load until the returned function is called, which returns the first error of an application.
 func (s *shop) load() (end func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
+	s.t.Cleanup(group.Wait) // if the test fails before the end
+	s.t.Cleanup(cancel)
 	failed := make(chan error, 1)
 	report := func(err error) {
 		if err != nil && ctx.Err() == nil {
