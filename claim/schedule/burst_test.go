@@ -154,8 +154,7 @@ func TestAnItemOfABurstIsStartableWhenItIsAskedFor(t *testing.T) {
 // its limit waiting, and in the end every item has started.
 func TestBurstsOfManyWorkspacesAtRandom(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 7))
+	eachSeed(t, 200, func(_ int, r *rand.Rand) {
 		d := &desk{truth: newTruth(), t: t, s: Schedule{Aging: time.Minute}}
 		names := []string{"a", "b", "c", "d"}
 		for _, name := range names {
@@ -181,7 +180,7 @@ func TestBurstsOfManyWorkspacesAtRandom(t *testing.T) {
 			}
 			d.requireFair(3)
 		}
-	}
+	})
 }
 
 // requireFair claims, and checks that what went beyond limits left no other workspace within its limit waiting.

@@ -2,7 +2,10 @@ package schedule
 
 import (
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
+	"testing"
 )
 
 // Choices is a source of random numbers that remembers what it gave, so that a run can be repeated with some of its
@@ -51,5 +54,29 @@ func Shrink(c *Choices, fails func(*Choices) bool) {
 		if len(shortest) < before {
 			size = min(2*size, len(shortest)) * 2 // larger chunks may go now
 		}
+	}
+}
+
+// Seeds are how many seeds to run and the first of them. PGDISPATCH_SEEDS and PGDISPATCH_FIRST_SEED set them.
+func Seeds(usual int) (first, number int) {
+	if more, err := strconv.Atoi(os.Getenv("PGDISPATCH_SEEDS")); err == nil {
+		usual = more
+	}
+	first, _ = strconv.Atoi(os.Getenv("PGDISPATCH_FIRST_SEED"))
+	return first, usual
+}
+
+// eachSeed tests a property with each seed, and says with which one it failed.
+func eachSeed(t *testing.T, usual int, property func(seed int, r *rand.Rand)) {
+	t.Helper()
+	seed, number := Seeds(usual)
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	}()
+	for ; number > 0; number-- {
+		property(seed, rand.New(rand.NewPCG(uint64(seed), 7)))
+		seed++
 	}
 }

@@ -3,9 +3,7 @@ package schedule_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -225,18 +223,9 @@ func shortest(t *testing.T, choices *schedule.Choices, w *world, said string) (s
 	return short, why
 }
 
-// seeds are how many seeds to run and the first of them. PGDISPATCH_SEEDS and PGDISPATCH_FIRST_SEED set them.
-func seeds(usual int) (first, number int) {
-	if more, err := strconv.Atoi(os.Getenv("PGDISPATCH_SEEDS")); err == nil {
-		usual = more
-	}
-	first, _ = strconv.Atoi(os.Getenv("PGDISPATCH_FIRST_SEED"))
-	return first, usual
-}
-
 func TestReplicasOverAPostgresAndATemporalThatFailLoseNothing(t *testing.T) {
 	t.Parallel()
-	first, number := seeds(100)
+	first, number := schedule.Seeds(100)
 	var mu sync.Mutex
 	counts := map[string]int{}
 	t.Run("seeds", func(t *testing.T) {
