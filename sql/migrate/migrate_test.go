@@ -164,15 +164,22 @@ func upWaitsFor(t *testing.T, migrating, application, watching *pgx.Conn) (migra
 
 func TestAMigrationGivesWayToATransactionThatNeedsATableWhichItHasLocked(t *testing.T) {
 	t.Parallel()
-	url := sqltest.URL(t)
-	application, migrating, watching := connect(t, url), connect(t, url), connect(t, url)
-	const activities = 8 // locks workflow_definitions, then workflow_executions
-	require.NoError(t, migrate.To(t.Context(), migrating, activities-1, nil))
-	migrated := upWaitsFor(t, migrating, application, watching)
-	execute(t, application, "update pgdispatch.workflow_definitions set name = name")
-	execute(t, application, "commit")
-	require.NoError(t, <-migrated)
-	state, err := migrate.Status(t.Context(), watching)
-	require.NoError(t, err)
-	require.Equal(t, state.Newest, state.Current)
+	for ends, deadlockTimeout := range map[string]string{"a wait that is too long": "1min", "a deadlock": "250ms"} {
+		t.Run(ends, func(t *testing.T) {
+			t.Parallel()
+			url := sqltest.URL(t)
+			application, migrating, watching := connect(t, url), connect(t, url), connect(t, url)
+			const activities = 8 // locks workflow_definitions, then workflow_executions
+			require.NoError(t, migrate.To(t.Context(), migrating, activities-1, nil))
+			execute(t, migrating, "set deadlock_timeout = '"+deadlockTimeout+"'")
+			execute(t, application, "set deadlock_timeout = '5s'")
+			migrated := upWaitsFor(t, migrating, application, watching)
+			execute(t, application, "update pgdispatch.workflow_definitions set name = name")
+			execute(t, application, "commit")
+			require.NoError(t, <-migrated)
+			state, err := migrate.Status(t.Context(), watching)
+			require.NoError(t, err)
+			require.Equal(t, state.Newest, state.Current)
+		})
+	}
 }
