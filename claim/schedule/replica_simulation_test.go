@@ -300,7 +300,7 @@ func TestTheSimulationSeesWhatIsPlanted(t *testing.T) {
 func TestAFailingRunIsShortened(t *testing.T) {
 	t.Parallel()
 	least := 1000
-	for seed := uint64(0); seed < 10 && least >= 40; seed++ {
+	for seed := uint64(0); seed < 50 && least >= 40; seed++ {
 		choices := schedule.SeededChoices(seed)
 		w, said := simulate(t, choices, false, "a workspace's limit is not read")
 		if said != "" {
