@@ -47,7 +47,7 @@ func newTwins(t *testing.T, seed uint64) *twins {
 	w := &twins{Simulated: simulated, Shop: sqltest.NewShop(t), t: t,
 		receipts: map[WorkspaceID]Receipt{}, cases: map[string]int{}}
 	w.Execute("delete from pgdispatch.workspaces")
-	w.Execute("update pgdispatch.settings set max_claims = $1", simW)
+	w.Execute("update pgdispatch.settings set max_claims = $1", SimulatedW)
 	for n := range twinWorkspaces {
 		limit, burst := w.r.IntN(9), w.r.IntN(12)
 		w.limits, w.bursts = append(w.limits, limit), append(w.bursts, burst)

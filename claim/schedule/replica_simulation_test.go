@@ -276,6 +276,7 @@ func TestTheSimulationSeesWhatIsPlanted(t *testing.T) {
 		"a workspace's rate is not read":     "workspace . starts",
 		"an unanswered start was not sent":   "holds no slot, and its workflow runs",
 		"tokens are not compared":            "is settled by",
+		"leases end early":                   "are handed over at once",
 		"ends are not recorded":              "have not ended",
 		"expired leases stay":                "have not (started|ended)",
 		"notifies nobody":                    "have not (started|ended)",

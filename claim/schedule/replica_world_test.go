@@ -154,8 +154,25 @@ func (w *world) does() (passes time.Duration) {
 	default:
 		w.goes(calls[w.IntN(len(calls))])
 	}
-	w.broken = cmp.Or(w.broken, w.tables.Broken(), w.temporal.broken())
+	w.broken = cmp.Or(w.broken, w.tables.Broken(), w.temporal.broken(), w.beyondW())
 	return passes
+}
+
+// beyondW says that more items are handed over at once than W allows. A crash may forget that a lease was extended.
+func (w *world) beyondW() string {
+	if w.counts["crashes"]+w.counts["failovers"]+w.counts["clock jumps"] > 0 {
+		return ""
+	}
+	n := 0
+	for _, c := range w.calls {
+		if c.name == "start" && !c.gone {
+			n++
+		}
+	}
+	if n > schedule.SimulatedW {
+		return fmt.Sprintf("%d items are handed over at once", n)
+	}
+	return ""
 }
 
 // passes returns how much time is to pass.

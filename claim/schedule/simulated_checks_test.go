@@ -32,7 +32,7 @@ func (s *Simulated) check(tx *simTx, p Proposal, taken []*simRow) {
 	s.checkWorkspaces(p, taken)
 	s.checkKeys(tx, given)
 	s.checkRates(tx, given)
-	if len(taken) > 0 && leased > simW {
+	if len(taken) > 0 && leased > SimulatedW {
 		s.broken = fmt.Sprintf("%d are leased", leased)
 	}
 }

@@ -12,8 +12,8 @@ import (
 // and crashes that lose asynchronous commits. Its claims count as sql/claim/claim.sql does.
 
 const (
-	simLease = 10 * time.Second
-	simW     = 4
+	simLease   = 10 * time.Second
+	SimulatedW = 4
 	// mostForgotten is how many commits a failover may forget.
 	mostForgotten = 30
 )
@@ -255,10 +255,10 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 func (p *simPostgres) claimIn(tx *simTx, owner int, q Proposal, at time.Time) (a Answer, taken []*simRow) {
 	p.claiming = tx
 	same := p.epoch != (Epoch{}) && p.epoch == q.Epoch
-	a = Answer{Epoch: p.epoch, At: at, Last: p.last, Room: simW, Standings: make([]Standing, len(q.Entries))}
+	a = Answer{Epoch: p.epoch, At: at, Last: p.last, Room: SimulatedW, Standings: make([]Standing, len(q.Entries))}
 	beyond, waits := int64(0), false
 	if same {
-		beyond, a.Room = q.Leased.To, simW-q.Leased.Held
+		beyond, a.Room = q.Leased.To, SimulatedW-q.Leased.Held
 	}
 	for _, r := range p.rows {
 		if p.leasedIn(tx, r) && r.token > beyond {
@@ -361,6 +361,9 @@ func (p *simPostgres) take(tx *simTx, owner int, r *simRow) *simRow {
 	next := p.change(tx, r)
 	p.last++
 	next.status, next.token, next.owner, next.lease = rowClaimed, p.last, owner, p.now.Add(simLease)
+	if p.Lies == "leases end early" {
+		next.lease = p.now.Add(time.Second)
+	}
 	return next
 }
 

@@ -137,7 +137,7 @@ func (s *Simulated) Single(tx *SimulatedTx, owner int, watches bool, p Proposal)
 	_, rated := s.rates[p.Entries[0].Workspace]
 	if rated || slices.ContainsFunc(s.rows, expired) || s.epoch == (Epoch{}) || s.epoch != p.Epoch {
 		s.claiming = tx
-		answer := Answer{At: s.now, Epoch: s.epoch, Last: s.last, Room: simW, Standings: make([]Standing, 1)}
+		answer := Answer{At: s.now, Epoch: s.epoch, Last: s.last, Room: SimulatedW, Standings: make([]Standing, 1)}
 		return SimulatedClaim{Standing: s.standingOf(p, answer, nil, true)}
 	}
 	return s.Claim(tx, owner, watches, p)
