@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -52,6 +53,7 @@ var edges = map[string][]string{
 	"internal/local":      nil,
 	"internal/logging":    {"internal/postgres"},
 	"internal/logtest":    nil,
+	"internal/must":       nil,
 	"internal/operate":    {"internal/postgres", "internal/spelling", "internal/temporal", "notify", "sql"},
 	"internal/operate/cli": {"internal/config", "internal/operate", "internal/operate/doctor", "internal/operate/view",
 		"internal/postgres", "internal/spelling", "internal/temporal", "sql/migrate"},
@@ -106,19 +108,14 @@ func TestPackagesKnowOnlyWhoTheyNeed(t *testing.T) {
 func TestTestCodeStaysOutOfTheBinary(t *testing.T) {
 	t.Parallel()
 	for _, dependency := range goList(t, "{{.ImportPath}}", "-deps", "./cmd/pgdispatch") {
-		require.NotContains(t, dependency, "sqltest")
-		require.NotContains(t, dependency, "storetest")
-		require.NotContains(t, dependency, "logtest")
-		require.NotContains(t, dependency, "troubletest")
-		require.NotContains(t, dependency, "goldentest")
-		require.NotContains(t, dependency, "codectest")
-		require.NotContains(t, dependency, "signintest")
-		require.NotContains(t, dependency, "go.temporal.io/server")
+		require.NotRegexp(t, "internal/must|go.temporal.io/server|"+
+			"(codec|golden|log|signin|sql|store|trouble)test$", dependency)
 	}
 	// Temporal's SDK imports testify itself; pgdispatch's own packages do not.
 	for _, line := range goList(t, `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
 		name, _, _ := strings.Cut(strings.TrimPrefix(line, module+"/"), " ")
-		forTests := []string{"sql/sqltest", "internal/storetest", "internal/goldentest", "internal/troubletest"}
+		forTests := []string{"sql/sqltest", "internal/storetest", "internal/goldentest", "internal/must",
+			"internal/troubletest"}
 		if !slices.Contains(forTests, name) {
 			require.NotContains(t, line, "testify")
 			require.NotContains(t, strings.Fields(line), "testing")
@@ -128,8 +125,7 @@ func TestTestCodeStaysOutOfTheBinary(t *testing.T) {
 
 func goList(t *testing.T, format string, args ...string) []string {
 	t.Helper()
-	out, err := exec.Command("go", append([]string{"list", "-f", format}, args...)...).Output()
-	require.NoError(t, err)
+	out := must.Get(exec.Command("go", append([]string{"list", "-f", format}, args...)...).Output()).In(t)
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
@@ -292,8 +288,7 @@ var logCall = regexp.MustCompile(`(?:Debug|Info|Warn|Error|Log)(?:Context)?\((?:
 
 func TestEveryLogEventIsInTheDocs(t *testing.T) {
 	t.Parallel()
-	docs, err := os.ReadFile("docs/logs.md")
-	require.NoError(t, err)
+	docs := must.Get(os.ReadFile("docs/logs.md")).In(t)
 	found := 0
 	for path, file := range parse(t, false) {
 		if strings.HasPrefix(path, "cmd/devstack/") || strings.HasPrefix(path, "test/bench/") {

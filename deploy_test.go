@@ -18,6 +18,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/goldentest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // drainMargin is the time between the end of a replica's drain and its exit; docs/settings.md promises five seconds.
@@ -35,8 +36,7 @@ func readRunConfig(variables map[string]string) (config.Config, error) {
 
 func readDeploy(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("deploy", name))
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(filepath.Join("deploy", name))).In(t)
 	return string(text)
 }
 
@@ -70,13 +70,11 @@ func TestSystemdUnitSaysWhatTheBinaryUnderstands(t *testing.T) {
 		}
 	}
 	require.Contains(t, readPage(t, "docs/deploy.md"), "install -m 0600 /dev/stdin "+unit["EnvironmentFile"]+" <<")
-	c, err := readRunConfig(settings)
-	require.NoError(t, err)
+	c := must.Get(readRunConfig(settings)).In(t)
 	require.NotEmpty(t, c.AdminAddr)
 	require.Equal(t, token, c.AdminToken)
 	require.Equal(t, "/usr/local/bin/pgdispatch run", unit["ExecStart"])
-	patience, err := strconv.Atoi(unit["TimeoutStopSec"])
-	require.NoError(t, err)
+	patience := must.Get(strconv.Atoi(unit["TimeoutStopSec"])).In(t)
 	require.Greater(t, time.Duration(patience)*time.Second, c.DrainTimeout+drainMargin)
 	for name, want := range map[string]string{"DynamicUser": "yes", "ProtectSystem": "strict", "NoNewPrivileges": "yes",
 		"Restart": "always", "CapabilityBoundingSet": "", "MemoryMax": "512M"} {
@@ -88,8 +86,7 @@ func TestSystemdUnitSaysWhatTheBinaryUnderstands(t *testing.T) {
 func TestContainerFileBuildsWithTheModulesGoAndRunsAReplica(t *testing.T) {
 	t.Parallel()
 	file := readDeploy(t, "container/Dockerfile")
-	module, err := os.ReadFile("go.mod")
-	require.NoError(t, err)
+	module := must.Get(os.ReadFile("go.mod")).In(t)
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(module)
 	require.Contains(t, file, "FROM --platform=$BUILDPLATFORM golang:"+string(version[1])+"-",
 		"the image compiles on the builder's platform")
@@ -98,8 +95,7 @@ func TestContainerFileBuildsWithTheModulesGoAndRunsAReplica(t *testing.T) {
 	require.Contains(t, file, "\nUSER 65532:65532\n")
 	require.Contains(t, file, "\nCMD [\"run\"]\n")
 	require.Contains(t, file, "\nEXPOSE 9464\n", "the port of deploy/kubernetes")
-	makefile, err := os.ReadFile("Makefile")
-	require.NoError(t, err)
+	makefile := must.Get(os.ReadFile("Makefile")).In(t)
 	require.True(t, bytes.Contains(makefile, []byte("\nOUT         := bin/pgdispatch\n")),
 		"make build writes the file that the container copies")
 }

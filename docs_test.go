@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
 
 func readPage(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(path)).In(t)
 	return string(text)
 }
 
@@ -69,13 +69,11 @@ func TestEveryLinkOfTheDocsLeadsSomewhere(t *testing.T) {
 	t.Parallel()
 	pages := []string{"README.md", "CONTRIBUTING.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "test/*/*.md"} {
-		found, err := filepath.Glob(pattern)
-		require.NoError(t, err)
+		found := must.Get(filepath.Glob(pattern)).In(t)
 		pages = append(pages, found...)
 	}
 	for _, path := range pages {
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
+		text := must.Get(os.ReadFile(path)).In(t)
 		for _, found := range link.FindAllStringSubmatch(fences.ReplaceAllString(string(text), ""), -1) {
 			if strings.Contains(found[1], "://") {
 				continue

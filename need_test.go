@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,8 +36,7 @@ type bare struct {
 
 func newBare(t *testing.T) *bare {
 	t.Helper()
-	bash, err := exec.LookPath("bash")
-	require.NoError(t, err)
+	bash := must.Get(exec.LookPath("bash")).In(t)
 	m := &bare{t: t, root: t.TempDir(), bash: bash}
 	m.env = []string{"PATH=" + filepath.Join(m.root, "bin"), "NEED_ROOT=" + m.root}
 	m.program("id", "echo 1000")
@@ -69,10 +69,8 @@ func (m *bare) install(names ...string) {
 
 // debian adds an apt-get that installs the packages and notes each call.
 func (m *bare) debian() {
-	ln, err := exec.LookPath("ln")
-	require.NoError(m.t, err)
-	mkdir, err := exec.LookPath("mkdir")
-	require.NoError(m.t, err)
+	ln := must.Get(exec.LookPath("ln")).In(m.t)
+	mkdir := must.Get(exec.LookPath("mkdir")).In(m.t)
 	lines := []string{`echo "$@" >>"$NEED_ROOT/calls"`, `[ "$1" = install ] || exit 0`, `for package; do case $package in`}
 	shelf := newShelf(m)
 	for name, files := range packages {
@@ -308,8 +306,7 @@ func TestMakeChecksWhatItNeedsBeforeItBuilds(t *testing.T) {
 	for _, goal := range []string{"run", "test"} {
 		command := exec.Command("make", "--dry-run", "--no-print-directory", goal)
 		command.Env = []string{"PATH=" + os.Getenv("PATH")} // not those of the make that runs this test
-		out, err := command.Output()
-		require.NoError(t, err)
+		out := must.Get(command.Output()).In(t)
 		first, _, _ := strings.Cut(string(out), "\n")
 		require.Equal(t, ".ci/need "+goal, first)
 	}

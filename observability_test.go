@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,8 +17,7 @@ var emission = regexp.MustCompile("(?m)^\\| [^|]+ \\| `([^`]+)` \\| `([^`]+)` \\
 
 func TestWhatIsEmittedIsEmittedThereAndSeenByItsTest(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("docs/contributing/observability.md")
-	require.NoError(t, err)
+	page := must.Get(os.ReadFile("docs/contributing/observability.md")).In(t)
 	files := parse(t, true)
 	tests := map[string]string{}
 	for path, file := range files {
@@ -49,8 +49,7 @@ var joined = regexp.MustCompile("\" ?\\+\n\t+\"")
 
 func TestEveryLogEventOfTheDocsIsInTheCode(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("docs/logs.md")
-	require.NoError(t, err)
+	page := must.Get(os.ReadFile("docs/logs.md")).In(t)
 	var code strings.Builder
 	for path, file := range parse(t, false) {
 		if !strings.HasPrefix(path, "cmd/devstack/") && !strings.HasPrefix(path, "test/") {
@@ -70,8 +69,7 @@ var leveledCall = regexp.MustCompile(`\.(Debug|Info|Warn|Error)(?:Context)?\(\s*
 
 func TestTheDocsSayAtWhichLevelAnEventIsLogged(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("docs/logs.md")
-	require.NoError(t, err)
+	page := must.Get(os.ReadFile("docs/logs.md")).In(t)
 	levels := map[string]string{}
 	rows := regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| ([A-Z]+)[:. ]")
 	for _, row := range rows.FindAllStringSubmatch(string(page), -1) {

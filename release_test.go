@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,8 +38,7 @@ var action = regexp.MustCompile(`(?m)uses: (\S+)(.*)$`)
 func TestWorkflowsRunTargetsOfTheMakefileAndPinnedActions(t *testing.T) {
 	t.Parallel()
 	makefile := readPage(t, "Makefile")
-	files, err := os.ReadDir(".github/workflows")
-	require.NoError(t, err)
+	files := must.Get(os.ReadDir(".github/workflows")).In(t)
 	for _, file := range files {
 		workflow := readPage(t, ".github/workflows/"+file.Name())
 		for _, used := range action.FindAllStringSubmatch(workflow, -1) {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/pgdispatch/pgdispatch/internal/codectest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 func TestAWorkerWithACodecReportsWhatItsWorkflowsReturned(t *testing.T) {
@@ -18,8 +19,7 @@ func TestAWorkerWithACodecReportsWhatItsWorkflowsReturned(t *testing.T) {
 	r := New(nil, nil)
 	r.Codec = codectest.NewCodec()
 	encrypting := converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), r.Codec)
-	result, err := encrypting.ToPayloads(3)
-	require.NoError(t, err)
+	result := must.Get(encrypting.ToPayloads(3)).In(t)
 	failure := &failurepb.Failure{Message: "the oven is cold"}
 	require.NoError(t, converter.EncodeCommonFailureAttributes(encrypting, failure))
 	completed := &commandpb.Command{CommandType: completes,

@@ -5,6 +5,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 	activitypb "go.temporal.io/api/activity/v1"
 	commandpb "go.temporal.io/api/command/v1"
@@ -59,8 +60,7 @@ func (f *frontend) GetWorkflowExecutionHistory(_ context.Context, r *workflowser
 // reports lets a reporter report the end that a worker's request says, and returns what was said.
 func (f *frontend) reports(t *testing.T, e *ear, request any) []string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).In(t)
 	server := grpc.NewServer()
 	workflowservice.RegisterWorkflowServiceServer(server, f)
 	go func() { _ = server.Serve(listener) }()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -77,9 +78,8 @@ func temporalCommand(t *testing.T, args ...string) (readyLine, func()) {
 
 func dial(t *testing.T, address, namespace string) client.Client {
 	t.Helper()
-	c, err := client.DialContext(t.Context(),
-		client.Options{HostPort: address, Namespace: namespace, Logger: quietLogger()})
-	require.NoError(t, err)
+	c := must.Get(client.DialContext(t.Context(),
+		client.Options{HostPort: address, Namespace: namespace, Logger: quietLogger()})).In(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -95,13 +95,12 @@ func TestTemporalTakesWorkflowsInEveryNamespaceUntilItsInputEnds(t *testing.T) {
 			client.StartWorkflowOptions{ID: "id", TaskQueue: "queue"}, "Anything")
 		require.NoError(t, err, namespace)
 	}
-	answer, err := dial(t, ready.Address, "first").WorkflowService().DescribeNamespace(t.Context(),
-		&workflowservice.DescribeNamespaceRequest{Namespace: "second"})
-	require.NoError(t, err)
+	answer := must.Get(dial(t, ready.Address, "first").WorkflowService().DescribeNamespace(t.Context(),
+		&workflowservice.DescribeNamespaceRequest{Namespace: "second"})).In(t)
 	require.Equal(t, 24*time.Hour, answer.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration())
 
 	stop()
-	_, err = net.Dial("tcp", ready.Address)
+	_, err := net.Dial("tcp", ready.Address)
 	require.Error(t, err, "the port is closed")
 }
 
@@ -109,21 +108,18 @@ func TestTemporalKeepsWorkflowsInItsFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "temporal.db")
 	ready, stop := temporalCommand(t, "--db", file)
-	run, err := dial(t, ready.Address, "default").ExecuteWorkflow(t.Context(),
-		client.StartWorkflowOptions{ID: "id", TaskQueue: "queue"}, "Anything")
-	require.NoError(t, err)
+	run := must.Get(dial(t, ready.Address, "default").ExecuteWorkflow(t.Context(),
+		client.StartWorkflowOptions{ID: "id", TaskQueue: "queue"}, "Anything")).In(t)
 	stop()
 
 	ready, _ = temporalCommand(t, "--db", file)
-	answer, err := dial(t, ready.Address, "default").DescribeWorkflowExecution(t.Context(), "id", "")
-	require.NoError(t, err)
+	answer := must.Get(dial(t, ready.Address, "default").DescribeWorkflowExecution(t.Context(), "id", "")).In(t)
 	require.Equal(t, run.GetRunID(), answer.GetWorkflowExecutionInfo().GetExecution().GetRunId())
 }
 
 func TestTemporalReportsATakenPort(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0")).In(t)
 	defer taken.Close()
 	var logs bytes.Buffer
 

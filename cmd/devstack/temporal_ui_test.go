@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,13 +23,10 @@ func TestWebInterfaceServesItsPagesAndTheAPI(t *testing.T) {
 
 func get(t *testing.T, url string) string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	require.NoError(t, err)
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)).In(t)
+	response := must.Get(http.DefaultClient.Do(request)).In(t)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
+	body := must.Get(io.ReadAll(response.Body)).In(t)
 	require.Equal(t, http.StatusOK, response.StatusCode, url)
 	return string(body)
 }

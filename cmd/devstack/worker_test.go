@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
@@ -19,9 +20,8 @@ func TestTheWorkerExecutesWorkflowsAndStandaloneActivitiesOfAnyType(t *testing.T
 	w := worker.New(c, "orders", worker.Options{})
 	(&echo{log.New(&printed, "", 0)}).register(w)
 	require.NoError(t, w.Start())
-	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "execution-1", TaskQueue: "orders"},
-		"Order", map[string]any{"nodeIds": []string{"charge"}, "params": map[string]int{"orderId": 42}})
-	require.NoError(t, err)
+	run := must.Get(c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "execution-1", TaskQueue: "orders"},
+		"Order", map[string]any{"nodeIds": []string{"charge"}, "params": map[string]int{"orderId": 42}})).In(t)
 	require.NoError(t, run.Get(t.Context(), nil))
 	standalone, err := c.ExecuteActivity(t.Context(), client.StartActivityOptions{ID: "execution-2", TaskQueue: "orders",
 		ScheduleToCloseTimeout: time.Minute}, "SendMail", "ann@example.com")

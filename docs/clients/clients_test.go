@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -61,8 +62,7 @@ func tryClient(t *testing.T, c client) {
 		"insert into pgdispatch.workflow_definitions (id, workspace_id, name, workflow_type, task_queue) values ('" +
 			definition + "', '" + workspace + "', 'order', 'Order', 'orders')",
 	} {
-		_, err := pool.Exec(t.Context(), statement)
-		require.NoError(t, err)
+		must.Get(pool.Exec(t.Context(), statement)).In(t)
 	}
 	run := func(definition, order string) (string, error) {
 		args := c.command(definition, order)
@@ -88,8 +88,7 @@ func tryClient(t *testing.T, c client) {
 		from orders o full join pgdispatch.workflow_execution_queue q using (execution_id)
 		where q.params ->> 'digest' is null`)
 	require.NoError(t, err)
-	stored, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(t, err)
+	stored := must.Get(pgx.CollectRows(rows, pgx.RowTo[string])).In(t)
 	require.Equal(t, []string{said + " 42 order-42 " + traceparent}, stored)
 	var digests int
 	require.NoError(t, pool.QueryRow(t.Context(), `select count(*) from pgdispatch.workflow_execution_queue
@@ -107,10 +106,8 @@ func tryClient(t *testing.T, c client) {
 
 func TestThePageListsEveryClient(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	files, err := filepath.Glob("[eE]nqueue.*")
-	require.NoError(t, err)
+	page := must.Get(os.ReadFile("README.md")).In(t)
+	files := must.Get(filepath.Glob("[eE]nqueue.*")).In(t)
 	require.Len(t, files, 6)
 	for _, file := range files {
 		require.Contains(t, string(page), "| ["+file+"]("+file+") |")

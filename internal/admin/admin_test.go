@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 )
@@ -194,28 +195,24 @@ func TestWhoMayLookAndWhoMayAct(t *testing.T) {
 
 func TestTheServerServesUntilItIsToldToStop(t *testing.T) {
 	t.Parallel()
-	listener, err := Listen(t.Context(), "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := must.Get(Listen(t.Context(), "127.0.0.1:0")).In(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	admin := &Server{Listener: listener, Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet()}
 	go func() { ended <- admin.Run(ctx) }()
-	response, err := http.Get("http://" + listener.Addr().String() + "/livez")
-	require.NoError(t, err)
-	text, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
+	response := must.Get(http.Get("http://" + listener.Addr().String() + "/livez")).In(t)
+	text := must.Get(io.ReadAll(response.Body)).In(t)
 	require.Equal(t, "ok\n", string(text))
 	stop()
 	require.NoError(t, <-ended)
-	_, err = net.Dial("tcp", listener.Addr().String())
+	_, err := net.Dial("tcp", listener.Addr().String())
 	require.Error(t, err)
 }
 
 func TestAnAddressThatCannotBeHadIsAnError(t *testing.T) {
 	t.Parallel()
-	taken, err := Listen(t.Context(), "127.0.0.1:0")
-	require.NoError(t, err)
+	taken := must.Get(Listen(t.Context(), "127.0.0.1:0")).In(t)
 	t.Cleanup(func() { _ = taken.Close() })
-	_, err = Listen(t.Context(), taken.Addr().String())
+	_, err := Listen(t.Context(), taken.Addr().String())
 	require.ErrorContains(t, err, "address already in use")
 }

@@ -18,19 +18,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // issued returns a new certificate with a serial number, and its key, as PEM.
 func issued(t *testing.T, serial int64) (cert, key []byte) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).In(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: []string{"localhost"},
 		NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	require.NoError(t, err)
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)).In(t)
+	secret := must.Get(x509.MarshalPKCS8PrivateKey(private)).In(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
 }
@@ -53,8 +51,7 @@ func TestARenewedCertificateAppliesFromTheNextConnectionOn(t *testing.T) {
 	cert, key := issued(t, 1)
 	replace(certificate.CertFile, cert)
 	replace(certificate.KeyFile, key)
-	listener, err := Listen(t.Context(), "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := must.Get(Listen(t.Context(), "127.0.0.1:0")).In(t)
 	a := &Server{Listener: listener, Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet(),
 		Certificate: certificate}
 	go func() { _ = a.Run(t.Context()) }()
@@ -81,7 +78,6 @@ func TestARenewedCertificateAppliesFromTheNextConnectionOn(t *testing.T) {
 
 	plain := dial(t, address, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
 	answer := make([]byte, 100)
-	n, err := plain.Read(answer)
-	require.NoError(t, err)
+	n := must.Get(plain.Read(answer)).In(t)
 	require.Contains(t, string(answer[:n]), "400 Bad Request")
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 )
@@ -16,18 +17,15 @@ import (
 // dial connects, and sends text.
 func dial(t *testing.T, address, text string) net.Conn {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-	require.NoError(t, err)
+	conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", address)).In(t)
 	t.Cleanup(func() { conn.Close() })
-	_, err = io.WriteString(conn, text)
-	require.NoError(t, err)
+	must.Get(io.WriteString(conn, text)).In(t)
 	return conn
 }
 
 func TestProbesAnswerHoweverManyConnectionsAreHeld(t *testing.T) {
 	t.Parallel()
-	listener, err := Listen(t.Context(), "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := must.Get(Listen(t.Context(), "127.0.0.1:0")).In(t)
 	a := &Server{Listener: listener, Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet()}
 	go func() { _ = a.Run(t.Context()) }()
 	address := listener.Addr().String()
@@ -37,12 +35,11 @@ func TestProbesAnswerHoweverManyConnectionsAreHeld(t *testing.T) {
 			dial(t, address, "POST /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"))
 	}
 	client := http.Client{Timeout: 5 * time.Second}
-	answer, err := client.Get("http://" + address + "/livez")
-	require.NoError(t, err)
+	answer := must.Get(client.Get("http://" + address + "/livez")).In(t)
 	defer answer.Body.Close()
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	require.NoError(t, held[0].SetReadDeadline(time.Now().Add(headerTimeout/2)))
-	_, err = held[0].Read(make([]byte, 1))
+	_, err := held[0].Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF, "the connection open for longest is closed")
 }
 
@@ -73,8 +70,7 @@ func TestAnAnswerThatNobodyReadsIsGivenUp(t *testing.T) {
 			}
 		}
 	})
-	listener, err := Listen(t.Context(), "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := must.Get(Listen(t.Context(), "127.0.0.1:0")).In(t)
 	go func() { _ = server.Serve(listener) }()
 	defer server.Close()
 	dial(t, listener.Addr().String(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")

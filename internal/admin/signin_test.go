@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/signin"
 	"github.com/pgdispatch/pgdispatch/internal/signintest"
 )
@@ -108,8 +109,7 @@ func TestSigningOutMakesABrowserForget(t *testing.T) {
 	require.Contains(t, answer.Header().Get("Set-Cookie"),
 		"pgdispatch_session=; Path=/ui/; Max-Age=0; HttpOnly; SameSite=Lax")
 	require.NotContains(t, answer.Body.String(), "provider too")
-	provider, err := signintest.New()
-	require.NoError(t, err)
+	provider := must.Get(signintest.New()).In(t)
 	defer provider.Close()
 	a.SignIn.Issuer, a.SignIn.ClientID = provider.URL, "web"
 	require.Contains(t, out(func(*http.Request) {}).Body.String(),

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/goldentest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // readRunConfig reads the configuration of `run` from flags and variables.
@@ -29,8 +30,7 @@ func readRunConfig(t *testing.T, variables map[string]string, args ...string) (C
 // configured returns the configuration of `run`, which must be a good one.
 func configured(t *testing.T, variables map[string]string, args ...string) Config {
 	t.Helper()
-	c, err := readRunConfig(t, variables, args...)
-	require.NoError(t, err)
+	c := must.Get(readRunConfig(t, variables, args...)).In(t)
 	return c
 }
 
@@ -179,15 +179,14 @@ func TestACertificateNeedsItsKey(t *testing.T) {
 
 func TestTheTokenForLookingIsAnotherThanTheOneForActing(t *testing.T) {
 	t.Parallel()
-	c, err := readRunConfig(t,
-		map[string]string{"PGDISPATCH_ADMIN_TOKEN": "0123456789abcdef", "PGDISPATCH_VIEW_TOKEN": "0123456789abcdef"})
-	require.NoError(t, err)
+	c := must.Get(readRunConfig(t,
+		map[string]string{"PGDISPATCH_ADMIN_TOKEN": "0123456789abcdef", "PGDISPATCH_VIEW_TOKEN": "0123456789abcdef"})).In(t)
 	require.ErrorContains(t, c.checkTokens(), "PGDISPATCH_VIEW_TOKEN equals PGDISPATCH_ADMIN_TOKEN")
 	c.ViewToken = "fedcba9876543210"
 	require.NoError(t, c.checkTokens())
 	c.ViewToken, c.AdminToken = "", ""
 	require.NoError(t, c.checkTokens())
-	_, err = readRunConfig(t,
+	_, err := readRunConfig(t,
 		map[string]string{"PGDISPATCH_VIEW_TOKEN": "short",
 			"PGDISPATCH_OPERATOR_DATABASE_URL": "postgres://me:secret@db:port/x"})
 	require.ErrorContains(t, err, `PGDISPATCH_VIEW_TOKEN is "***": it must have at least 16 characters`)

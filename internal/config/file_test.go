@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 )
@@ -38,11 +39,10 @@ func TestEveryOptionMayStandInAFile(t *testing.T) {
 func TestFlagBeatsVariableBeatsFileBeatsDefault(t *testing.T) {
 	t.Parallel()
 	path := written(t, "c.yaml", "workers: 1\nlease: 1m\nlisten: off\nadmin_addr:\n")
-	c, err := readRunConfig(t,
+	c := must.Get(readRunConfig(t,
 		map[string]string{"PGDISPATCH_WORKERS": "2", "PGDISPATCH_LEASE": "2m", "PGDISPATCH_LISTEN": "",
 			"PGDISPATCH_CONFIG": "/nowhere"},
-		"--config", path, "--workers=3")
-	require.NoError(t, err)
+		"--config", path, "--workers=3")).In(t)
 	require.Equal(t, 3, c.Workers)
 	require.Equal(t, 2*time.Minute, c.Lease)
 	require.False(t, c.Listen)
@@ -116,15 +116,13 @@ func TestASecretMayStandInAFileOfItsOwn(t *testing.T) {
 func TestTheExampleFileIsTrue(t *testing.T) {
 	t.Parallel()
 	const path = "../../deploy/pgdispatch.yaml"
-	example, err := os.ReadFile(path)
-	require.NoError(t, err)
+	example := must.Get(os.ReadFile(path)).In(t)
 	defaults := configured(t, nil)
 	c := configured(t, nil, "--config", path)
 	require.Equal(t, defaults, c)
 
 	active := regexp.MustCompile(`(?m)^# ([a-z_]+: \S+)$`).ReplaceAll(example, []byte("$1"))
-	values, err := readConfigFile(written(t, "active.yaml", string(active)))
-	require.NoError(t, err)
+	values := must.Get(readConfigFile(written(t, "active.yaml", string(active)))).In(t)
 	for _, o := range RunOptions {
 		require.Contains(t, values, o.key())
 		require.NoError(t, o.set(new(Config), values[o.key()].text))
@@ -144,11 +142,9 @@ func TestAReloadTakesWhatItCanAndNamesWhatNeedsARestart(t *testing.T) {
 		require.NoError(t, flags.Parse([]string{"--config", path, "--listen=off"}))
 		return Load(flags, func(string) (string, bool) { return "", false })
 	}
-	first, err := load("lease: 60s\nadmin_token: 0123456789abcdef\n")
-	require.NoError(t, err)
-	next, err := load("lease: 1m\nadmin_token: abcdef0123456789\nlog_level: debug\nworkers: 20\nlisten: " +
-		"on\nmax_watches: 7\n")
-	require.NoError(t, err)
+	first := must.Get(load("lease: 60s\nadmin_token: 0123456789abcdef\n")).In(t)
+	next := must.Get(load("lease: 1m\nadmin_token: abcdef0123456789\nlog_level: debug\nworkers: 20\nlisten: " +
+		"on\nmax_watches: 7\n")).In(t)
 	with, changed, refused := first.Reload(next)
 	require.Equal(t, []string{"admin-token", "log-level"}, changed,
 		"an equal lease is no change, and a flag overrides the file")
@@ -159,6 +155,6 @@ func TestAReloadTakesWhatItCanAndNamesWhatNeedsARestart(t *testing.T) {
 	_, changed, refused = with.Reload(next)
 	require.Empty(t, changed)
 	require.Len(t, refused, 2, "the same settings are refused again")
-	_, err = load("admin_token: 0123456789abcdef\nview_token: 0123456789abcdef\n")
+	_, err := load("admin_token: 0123456789abcdef\nview_token: 0123456789abcdef\n")
 	require.ErrorContains(t, err, "PGDISPATCH_VIEW_TOKEN equals PGDISPATCH_ADMIN_TOKEN")
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
 
@@ -114,14 +115,13 @@ func TestThePathOfAProxyIsReadAndUsersComeBackToIt(t *testing.T) {
 
 func TestWaysToSignInAreReadAndBadOnesNamed(t *testing.T) {
 	t.Parallel()
-	c, err := readRunConfig(t, map[string]string{
+	c := must.Get(readRunConfig(t, map[string]string{
 		"PGDISPATCH_AUTH_HEADER": "x-user", "PGDISPATCH_AUTH_ROLE_HEADER": "X-Roles",
 		"PGDISPATCH_TRUSTED_PROXIES": "10.0.0.7, 10.1.2.3/16,::1",
 		"PGDISPATCH_AUTH_OPERATORS":  "ops, sre", "PGDISPATCH_OIDC_ISSUER": "https://login.example.com/realm",
 		"PGDISPATCH_OIDC_CLIENT_ID": "web", "PGDISPATCH_OIDC_CLIENT_SECRET": "secret",
 		"PGDISPATCH_OIDC_REDIRECT_URL": "https://me.example.com/ui/signin/callback",
-	})
-	require.NoError(t, err)
+	})).In(t)
 	require.NoError(t, c.checkSignIn())
 	require.Equal(t, "X-User", c.SignIn.Header)
 	require.Equal(t, []string{"ops", "sre"}, c.SignIn.Operators)
@@ -140,7 +140,7 @@ func TestWaysToSignInAreReadAndBadOnesNamed(t *testing.T) {
 		_, err := readRunConfig(t, map[string]string{name: value})
 		require.ErrorContains(t, err, name+" is ", value)
 	}
-	_, err = readRunConfig(t, map[string]string{"PGDISPATCH_OIDC_SESSION_KEY": "too short"})
+	_, err := readRunConfig(t, map[string]string{"PGDISPATCH_OIDC_SESSION_KEY": "too short"})
 	require.ErrorContains(t, err, `PGDISPATCH_OIDC_SESSION_KEY is "***": it must have 32 characters or more`)
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
 
@@ -181,8 +182,7 @@ func TestLinesOfSeveralStayWholeAndInOrder(t *testing.T) {
 	next := make([]int, loggers)
 	for _, message := range out.messages(t) {
 		var logger, n int
-		_, err := fmt.Sscan(message, &logger, &n)
-		require.NoError(t, err)
+		must.Get(fmt.Sscan(message, &logger, &n)).In(t)
 		require.Equal(t, next[logger], n, "logger %d", logger)
 		next[logger]++
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 	"github.com/pgdispatch/pgdispatch/sql"
@@ -42,18 +43,15 @@ func TestTheActivityOfAWorkspaceIsItsOwn(t *testing.T) {
 	other := b.NewWorkspace("other", 5)
 	items := b.Dispatched(3)
 	for n, outcome := range []string{"COMPLETED", "FAILED"} {
-		_, err := b.Finish(t.Context(), items[n].ExecutionID, outcome, "it broke", "")
-		require.NoError(t, err)
+		must.Get(b.Finish(t.Context(), items[n].ExecutionID, outcome, "it broke", "")).In(t)
 	}
 	for _, longest := range []int64{200, 500} {
 		b.Execute(sql.Text("workspace_activity_note"), []string{b.Shop.Shop}, []int{2}, []int64{longest + 100},
 			[]int64{longest})
 	}
-	_, err := b.Sweep(t.Context(), 10)
-	require.NoError(t, err)
+	must.Get(b.Sweep(t.Context(), 10)).In(t)
 
-	stretches, err := b.WorkspaceActivity(t.Context(), b.Shop.Shop, 6*time.Hour)
-	require.NoError(t, err)
+	stretches := must.Get(b.WorkspaceActivity(t.Context(), b.Shop.Shop, 6*time.Hour)).In(t)
 	require.Len(t, stretches, 72)
 	for n, s := range stretches[1:] {
 		require.Equal(t, 5*time.Minute, s.At.Sub(stretches[n].At))
@@ -64,8 +62,7 @@ func TestTheActivityOfAWorkspaceIsItsOwn(t *testing.T) {
 	require.Equal(t, []int64{4, 1, 1, 0}, []int64{sum.Started, sum.Completed, sum.Failed, sum.Cancelled})
 	require.Equal(t, []time.Duration{900 * time.Millisecond, 500 * time.Millisecond},
 		[]time.Duration{sum.Waited, sum.Longest})
-	stretches, err = b.WorkspaceActivity(t.Context(), other, time.Hour)
-	require.NoError(t, err)
+	stretches = must.Get(b.WorkspaceActivity(t.Context(), other, time.Hour)).In(t)
 	require.False(t, operate.JoinStretches(stretches, 12)[0].Active())
 }
 
@@ -93,24 +90,21 @@ func TestErrorsAreSuggestedByWhatTheyHaveInCommon(t *testing.T) {
 		for n, item := range batch {
 			settlements = append(settlements, claim.Settlement{ID: item.ID, Token: item.Token, Error: errors[n]})
 		}
-		_, err := b.Settle(t.Context(), claim.Fail, settlements)
-		require.NoError(t, err)
+		must.Get(b.Settle(t.Context(), claim.Fail, settlements)).In(t)
 	}
 	fail("card 1 was refused by provider 7", "card 22 was refused by provider 9", "no route to host")
 	b.Execute(`update pgdispatch.workflow_execution_queue set last_error = E'no route\nto host'
 		where last_error like 'no%'`)
 	suggested := func(part string) []string {
 		t.Helper()
-		texts, err := b.CompleteErrors(t.Context(), part, 2)
-		require.NoError(t, err)
+		texts := must.Get(b.CompleteErrors(t.Context(), part, 2)).In(t)
 		return texts
 	}
 	require.Equal(t, []string{"was refused by provider", "no route"}, suggested(""))
 	require.Equal(t, []string{"no route"}, suggested("ROUTE"))
 	require.Empty(t, suggested("%"))
 	for _, text := range suggested("") { // each finds what it is of
-		found, err := b.FindDeadLetters(t.Context(), operate.DeadFilter{Filter: operate.Filter{Error: text}}, 0)
-		require.NoError(t, err)
+		found := must.Get(b.FindDeadLetters(t.Context(), operate.DeadFilter{Filter: operate.Filter{Error: text}}, 0)).In(t)
 		require.NotEmpty(t, found, fmt.Sprint(text))
 	}
 }

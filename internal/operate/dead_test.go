@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 	"github.com/pgdispatch/pgdispatch/sweeper"
@@ -18,46 +19,38 @@ func TestDeadLettersAreFoundReadReplayedAndDiscarded(t *testing.T) {
 	b := storetest.New(t)
 	items := b.Buried(3, "line\nbreak")
 	hour := time.Hour
-	ids, err := b.FindDeadLetters(t.Context(),
+	ids := must.Get(b.FindDeadLetters(t.Context(),
 		operate.DeadFilter{Filter: operate.Filter{Workspace: "shop", Definition: "order", Error: "LINE",
-			Since: operate.Moment{Ago: &hour}}}, 2)
-	require.NoError(t, err)
+			Since: operate.Moment{Ago: &hour}}}, 2)).In(t)
 	require.Len(t, ids, 2)
-	ids, err = b.FindDeadLetters(t.Context(),
-		operate.DeadFilter{Filter: operate.Filter{Until: operate.Moment{Ago: &hour}}}, 0)
-	require.NoError(t, err)
+	ids = must.Get(b.FindDeadLetters(t.Context(),
+		operate.DeadFilter{Filter: operate.Filter{Until: operate.Moment{Ago: &hour}}}, 0)).In(t)
 	require.Empty(t, ids)
 
 	letters, err := b.Items(t.Context(), []int64{items[2].ID, items[0].ID, 999}, []string{items[1].ExecutionID}, false)
 	require.NoError(t, err)
 	require.Len(t, letters, 3)
 	require.Equal(t, "line break", letters[0].LastError)
-	failures, err := b.Failures(t.Context(), items[0].ID)
-	require.NoError(t, err)
+	failures := must.Get(b.Failures(t.Context(), items[0].ID)).In(t)
 	require.Len(t, failures, 1)
 	require.Equal(t, "a", failures[0].Replica)
 
-	replay, err := b.Replay(t.Context(), items[0].ExecutionID, "ann")
-	require.NoError(t, err)
+	replay := must.Get(b.Replay(t.Context(), items[0].ExecutionID, "ann")).In(t)
 	require.True(t, replay.Replayed)
-	replayed, err := b.ReplayAll(t.Context(), []int64{items[0].ID, items[1].ID}, "ann")
-	require.NoError(t, err)
+	replayed := must.Get(b.ReplayAll(t.Context(), []int64{items[0].ID, items[1].ID}, "ann")).In(t)
 	require.Len(t, replayed, 1)
 	require.Equal(t, items[1].ID, replayed[0].ID)
-	discarded, err := b.Discard(t.Context(), []int64{items[1].ID, items[2].ID}, "ann")
-	require.NoError(t, err)
+	discarded := must.Get(b.Discard(t.Context(), []int64{items[1].ID, items[2].ID}, "ann")).In(t)
 	require.Equal(t, []int64{items[2].ID}, discarded)
 	states := func() (states []string) {
-		letters, err := b.Items(t.Context(), []int64{items[2].ID, items[0].ID, items[1].ID}, nil, false)
-		require.NoError(t, err)
+		letters := must.Get(b.Items(t.Context(), []int64{items[2].ID, items[0].ID, items[1].ID}, nil, false)).In(t)
 		for _, l := range letters {
 			states = append(states, strings.TrimSpace(l.State+" "+l.ReplayStatus))
 		}
 		return states
 	}
 	require.Equal(t, []string{"DISCARDED", "REPLAYED PENDING", "REPLAYED PENDING"}, states(), "in the order of the IDs")
-	_, err = b.CancelItems(t.Context(), []int64{replay.ID}, "ann")
-	require.NoError(t, err)
+	must.Get(b.CancelItems(t.Context(), []int64{replay.ID}, "ann")).In(t)
 	require.Equal(t, []string{"DISCARDED", "OPEN CANCELLED", "REPLAYED PENDING"}, states(),
 		"a dead letter whose replay was withdrawn is open again")
 }
@@ -66,24 +59,19 @@ func TestRetentionIsChangedAndLeavesTheOtherSettingsAlone(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
 	keep, keepDead := 36*time.Hour, 24*time.Hour
-	_, err := b.ChangeSettings(t.Context(), operate.Patch{"retention": keep.String()}, "me")
-	require.NoError(t, err)
-	_, err = b.ChangeSettings(t.Context(), operate.Patch{"dead_letter_retention": keepDead.String()}, "me")
-	require.NoError(t, err)
-	settings, err := b.ChangeSettings(t.Context(), operate.Patch{}, "me")
-	require.NoError(t, err)
+	must.Get(b.ChangeSettings(t.Context(), operate.Patch{"retention": keep.String()}, "me")).In(t)
+	must.Get(b.ChangeSettings(t.Context(), operate.Patch{"dead_letter_retention": keepDead.String()}, "me")).In(t)
+	settings := must.Get(b.ChangeSettings(t.Context(), operate.Patch{}, "me")).In(t)
 	require.Equal(t, operate.Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096},
 		settings.Is)
-	change, err := b.ChangeSettings(t.Context(), operate.Patch{"retention": nil}, "me")
-	require.NoError(t, err)
+	change := must.Get(b.ChangeSettings(t.Context(), operate.Patch{"retention": nil}, "me")).In(t)
 	require.Equal(t, operate.SettingsChange{
 		Is:  operate.Settings{MaxClaims: 100, DeadLetterRetention: &keepDead, ResultBytes: 4096},
 		Was: operate.Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096},
 	}, change)
 
 	b.Buried(2, "it broke")
-	deleted, err := b.DeleteFinished(t.Context(), 100)
-	require.NoError(t, err)
+	deleted := must.Get(b.DeleteFinished(t.Context(), 100)).In(t)
 	require.Equal(t, sweeper.Deleted{}, deleted)
 }
 
@@ -96,8 +84,7 @@ func TestASearchOfDeadLettersExaminesABoundedNumberAndGoesOn(t *testing.T) {
 		if n%3 == 0 {
 			text = "rare"
 		}
-		_, err := b.Settle(t.Context(), claim.Fail, []claim.Settlement{{ID: item.ID, Token: item.Token, Error: text}})
-		require.NoError(t, err)
+		must.Get(b.Settle(t.Context(), claim.Fail, []claim.Settlement{{ID: item.ID, Token: item.Token, Error: text}})).In(t)
 	}
 	// That all failed at once must not keep the search from going on.
 	b.Execute("update pgdispatch.workflow_execution_queue set finished_at = date_trunc('hour', finished_at)")
@@ -126,8 +113,7 @@ func TestWhereASearchOfAWorkspaceGoesOnTellsNothingOfOthers(t *testing.T) {
 	mine, other := b.NewWorkspace("mine", 100), b.NewWorkspace("other", 100)
 	for _, workspace := range []string{mine, other} {
 		b.Insert(workspace, 3)
-		batch, err := b.Claim(t.Context(), 3)
-		require.NoError(t, err)
+		batch := must.Get(b.Claim(t.Context(), 3)).In(t)
 		for _, item := range batch.Items {
 			b.Ends(claim.Fail, claim.Settlement{ID: item.ID, Token: item.Token, Error: "no"})
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 	"github.com/stretchr/testify/require"
 )
@@ -12,13 +13,11 @@ import (
 func TestAnOpenTransactionIsSeenToPinTheHorizon(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
-	tx, err := b.Conns.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	require.NoError(t, err)
+	tx := must.Get(b.Conns.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})).In(t)
 	var pid string
 	require.NoError(t, tx.QueryRow(t.Context(), "select pg_backend_pid()::text").Scan(&pid))
 	pinning := func(long time.Duration) bool {
-		pins, err := b.Pins(t.Context(), long)
-		require.NoError(t, err)
+		pins := must.Get(b.Pins(t.Context(), long)).In(t)
 		for _, p := range pins {
 			if p.Kind == "session" && p.Name == pid && *p.Age > 0 {
 				return true
@@ -35,8 +34,7 @@ func TestAnOpenTransactionIsSeenToPinTheHorizon(t *testing.T) {
 func TestANotificationIsHeard(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
-	conn, err := pgx.ConnectConfig(t.Context(), b.Conns.Config().ConnConfig)
-	require.NoError(t, err)
+	conn := must.Get(pgx.ConnectConfig(t.Context(), b.Conns.Config().ConnConfig)).In(t)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	_, took, err := b.Hear(t.Context(), conn, "token")
 	require.NoError(t, err)
@@ -46,8 +44,7 @@ func TestANotificationIsHeard(t *testing.T) {
 func TestAServerIsDescribed(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
-	server, err := b.Server(t.Context())
-	require.NoError(t, err)
+	server := must.Get(b.Server(t.Context())).In(t)
 	require.GreaterOrEqual(t, server.Version, 150000)
 	require.Equal(t, "UTF8", server.Encoding)
 	require.True(t, server.SeesAll)
@@ -59,17 +56,13 @@ func TestAServerIsDescribed(t *testing.T) {
 func TestATwoPhaseCommitThatWasLeftOverIsSeen(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
-	conn, err := b.Conns.Acquire(t.Context())
-	require.NoError(t, err)
+	conn := must.Get(b.Conns.Acquire(t.Context())).In(t)
 	defer conn.Release()
 	for _, statement := range []string{"begin", "select pg_current_xact_id()", "prepare transaction 'left over'"} {
-		_, err := conn.Exec(t.Context(), statement)
-		require.NoError(t, err)
+		must.Get(conn.Exec(t.Context(), statement)).In(t)
 	}
-	pins, err := b.Pins(t.Context(), 0)
-	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), "rollback prepared 'left over'")
-	require.NoError(t, err)
+	pins := must.Get(b.Pins(t.Context(), 0)).In(t)
+	must.Get(conn.Exec(t.Context(), "rollback prepared 'left over'")).In(t)
 	names := []string{}
 	for _, p := range pins {
 		names = append(names, p.Kind+" "+p.Name)

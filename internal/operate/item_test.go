@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
@@ -17,8 +18,7 @@ func TestThoseWhoAreClaimedBeforeAnItemAreCounted(t *testing.T) {
 	last := sqltest.Scalar[int64](b.Shop, "select max(id) from pgdispatch.workflow_execution_queue")
 	ahead := func() int64 {
 		t.Helper()
-		n, err := b.Ahead(t.Context(), last)
-		require.NoError(t, err)
+		n := must.Get(b.Ahead(t.Context(), last)).In(t)
 		return n
 	}
 	require.EqualValues(t, 4, ahead())
@@ -35,14 +35,11 @@ func TestAnItemsChangesAreThoseThatNameIt(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
 	dead := b.Buried(3, "it broke")
-	replayed, err := b.ReplayAll(t.Context(), []int64{dead[0].ID, dead[1].ID}, "anna")
-	require.NoError(t, err)
-	_, err = b.Discard(t.Context(), []int64{dead[2].ID}, "ben")
-	require.NoError(t, err)
+	replayed := must.Get(b.ReplayAll(t.Context(), []int64{dead[0].ID, dead[1].ID}, "anna")).In(t)
+	must.Get(b.Discard(t.Context(), []int64{dead[2].ID}, "ben")).In(t)
 	changes := func(item int64) []operate.Administered {
 		t.Helper()
-		changes, err := b.ChangesOf(t.Context(), item)
-		require.NoError(t, err)
+		changes := must.Get(b.ChangesOf(t.Context(), item)).In(t)
 		return changes
 	}
 	for _, item := range []int64{dead[1].ID, replayed[1].ReplayID} {
@@ -73,8 +70,7 @@ func TestEndedItemsAreCountedExactlyUpToABoundAndEstimatedBeyondIt(t *testing.T)
 	b.Execute("alter table pgdispatch.workflow_execution_queue set (autovacuum_enabled = off)")
 	count := func(workspaces ...string) map[string]operate.EndedCount {
 		t.Helper()
-		counts, err := b.EndedItems(t.Context(), workspaces)
-		require.NoError(t, err)
+		counts := must.Get(b.EndedItems(t.Context(), workspaces)).In(t)
 		by := map[string]operate.EndedCount{}
 		for _, c := range counts {
 			by[c.Status] = c

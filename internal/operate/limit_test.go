@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 )
@@ -34,8 +35,7 @@ func TestTheUseOfLimitsNamesTheMostUsedAndSumsUpTheOthers(t *testing.T) {
 	keyed(b, "gpu", 3)
 	keyed(b, "rate", 2)
 	keyed(b, "unlimited", 9)
-	none, err := b.LimitUse(t.Context(), 10)
-	require.NoError(t, err)
+	none := must.Get(b.LimitUse(t.Context(), 10)).In(t)
 	require.Equal(t, operate.LimitUse{BehindExact: true}, none, "keys without a limit are not shown")
 
 	limitKey(b, true, "smtp", 2)
@@ -43,10 +43,8 @@ func TestTheUseOfLimitsNamesTheMostUsedAndSumsUpTheOthers(t *testing.T) {
 	limitKey(b, false, "gpu", 0)
 	limitKey(b, true, "never used", 1)
 	b.Execute("insert into pgdispatch.limits (key, max_starts, per) values ('rate', '{1}', '{1 hour}')")
-	_, err = b.Claim(t.Context(), 100)
-	require.NoError(t, err)
-	use, err := b.LimitUse(t.Context(), 10)
-	require.NoError(t, err)
+	must.Get(b.Claim(t.Context(), 100)).In(t)
+	use := must.Get(b.LimitUse(t.Context(), 10)).In(t)
 	type line struct {
 		key, workspace  string
 		active, waiting int64
@@ -63,12 +61,10 @@ func TestTheUseOfLimitsNamesTheMostUsedAndSumsUpTheOthers(t *testing.T) {
 	require.Zero(t, use.OthersActive+use.OthersWaiting)
 	require.Len(t, use.Full(), 3)
 
-	use, err = b.LimitUse(t.Context(), 2)
-	require.NoError(t, err)
+	use = must.Get(b.LimitUse(t.Context(), 2)).In(t)
 	require.Len(t, use.Limits, 2)
 	require.Equal(t, []int64{1, 4, 3}, []int64{use.OthersActive, use.OthersWaiting, use.Behind})
-	use, err = b.LimitUse(t.Context(), 0)
-	require.NoError(t, err)
+	use = must.Get(b.LimitUse(t.Context(), 0)).In(t)
 	require.Equal(t, operate.LimitUse{OthersActive: 5, OthersWaiting: 10}, use)
 }
 
@@ -78,8 +74,7 @@ func TestTheUseOfLimitsLeavesOutWhatIsNotDue(t *testing.T) {
 	limitKey(b, false, "smtp", 0)
 	keyed(b, "smtp", 2)
 	b.Execute("update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 day' where id = 1")
-	use, err := b.LimitUse(t.Context(), 1)
-	require.NoError(t, err)
+	use := must.Get(b.LimitUse(t.Context(), 1)).In(t)
 	require.EqualValues(t, 1, use.Behind)
 	require.EqualValues(t, 1, use.Limits[0].Waiting)
 }
@@ -91,8 +86,7 @@ func TestALimitIsJudgedByWhatItsWorkspaceRunsInABurst(t *testing.T) {
 	limitKey(b, false, "smtp", 7)
 	b.Execute("update pgdispatch.workspaces set max_concurrent_workflows = 5, max_burst_workflows = 9 where id = $1",
 		b.Shop.Shop)
-	facts, err := b.LimitFacts(t.Context())
-	require.NoError(t, err)
+	facts := must.Get(b.LimitFacts(t.Context())).In(t)
 	require.Equal(t, new(9), facts[0].WorkspaceMax)
 	require.Nil(t, facts[1].WorkspaceMax)
 }
@@ -104,12 +98,10 @@ func TestALimitSaysSinceWhenItIsFullAndHowItWasUsed(t *testing.T) {
 	limitKey(b, false, "smtp", 1)
 	limitKey(b, false, "never used", 1)
 	keyed(b, "smtp", 3)
-	_, err := b.Claim(t.Context(), 100)
-	require.NoError(t, err)
+	must.Get(b.Claim(t.Context(), 100)).In(t)
 	look := func() []operate.KeyLimit {
 		t.Helper()
-		_, err := b.Sweep(t.Context(), 10)
-		require.NoError(t, err)
+		must.Get(b.Sweep(t.Context(), 10)).In(t)
 		limits, _, err := b.Limits(t.Context(), operate.KeyLimitFilter{}, 10)
 		require.NoError(t, err)
 		return limits

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 	"github.com/stretchr/testify/require"
@@ -25,19 +26,16 @@ func TestWorkspacesAreListedInAnyOrderPageByPage(t *testing.T) {
 	busy, late, broken := b.NewWorkspace("busy", 5), b.NewWorkspace("late", 0), b.NewWorkspace("broken", 5)
 	b.Insert(busy, 3)
 	b.Insert(broken, 2)
-	batch, err := b.Claim(t.Context(), 5)
-	require.NoError(t, err)
+	batch := must.Get(b.Claim(t.Context(), 5)).In(t)
 	for _, item := range batch.Items {
 		if item.WorkspaceID == broken {
-			_, err := b.Settle(t.Context(), claim.Fail, []claim.Settlement{{ID: item.ID, Token: item.Token, Error: "no"}})
-			require.NoError(t, err)
+			must.Get(b.Settle(t.Context(), claim.Fail, []claim.Settlement{{ID: item.ID, Token: item.Token, Error: "no"}})).In(t)
 		}
 	}
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
 		select workspace_id, id, now() - interval '1 hour' from pgdispatch.workflow_definitions
 			where workspace_id = $1::uuid`, late)
-	_, err = b.Claim(t.Context(), 1)
-	require.NoError(t, err)
+	must.Get(b.Claim(t.Context(), 1)).In(t)
 
 	for by, want := range map[operate.WorkspaceOrder]string{
 		operate.ByName: "broken busy late shop", operate.ByRunning: "busy broken late shop",
@@ -46,33 +44,28 @@ func TestWorkspacesAreListedInAnyOrderPageByPage(t *testing.T) {
 		var names []string
 		var after *operate.WorkspaceKey
 		for range 4 {
-			page, err := b.ListWorkspaces(t.Context(), "", by, after, 1)
-			require.NoError(t, err)
+			page := must.Get(b.ListWorkspaces(t.Context(), "", by, after, 1)).In(t)
 			require.Len(t, page, 1, by)
 			names = append(names, page[0].Name)
 			key := page[0].Key()
 			after = &key
 		}
 		require.Equal(t, want, strings.Join(names, " "), by)
-		last, err := b.ListWorkspaces(t.Context(), "", by, after, 1)
-		require.NoError(t, err)
+		last := must.Get(b.ListWorkspaces(t.Context(), "", by, after, 1)).In(t)
 		require.Empty(t, last)
 	}
 	for _, by := range []operate.WorkspaceOrder{operate.ByName, operate.ByRunning, operate.ByOldest, operate.ByFailures} {
-		found, err := b.ListWorkspaces(t.Context(), "B", by, nil, 10)
-		require.NoError(t, err)
+		found := must.Get(b.ListWorkspaces(t.Context(), "B", by, nil, 10)).In(t)
 		require.ElementsMatch(t, []string{"broken", "busy"}, namesOf(found), by)
 		strange := operate.WorkspaceKey{Rank: -1e300, Name: "a", ID: late}
-		_, err = b.ListWorkspaces(t.Context(), "", by, &strange, 10)
+		_, err := b.ListWorkspaces(t.Context(), "", by, &strange, 10)
 		require.NoError(t, err, "a cursor that no page returned")
 	}
-	found, err := b.ListWorkspaces(t.Context(), "BUS", operate.ByName, nil, 10)
-	require.NoError(t, err)
+	found := must.Get(b.ListWorkspaces(t.Context(), "BUS", operate.ByName, nil, 10)).In(t)
 	require.Equal(t, []string{"busy"}, namesOf(found))
 	require.EqualValues(t, 3, found[0].Claimed)
 	require.Nil(t, found[0].OldestWaiting)
-	found, err = b.ListWorkspaces(t.Context(), late, operate.ByName, nil, 10)
-	require.NoError(t, err)
+	found = must.Get(b.ListWorkspaces(t.Context(), late, operate.ByName, nil, 10)).In(t)
 	require.Equal(t, []string{"late"}, namesOf(found), "by its ID")
 	require.EqualValues(t, 1, found[0].Waiting)
 	require.InDelta(t, time.Hour, *found[0].OldestWaiting, float64(time.Minute))
@@ -90,13 +83,11 @@ func TestThoseWhoWaitLongestAreListedPageByPageWhetherTheyHaveRoomOrNot(t *testi
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
 		select workspace_id, id, now() - case when workspace_id = $1::uuid then interval '2 hours' else interval '1 hour' end
 		from pgdispatch.workflow_definitions where workspace_id = any ($2::text[]::uuid[])`, ids[4], ids)
-	_, err := b.Claim(t.Context(), 0)
-	require.NoError(t, err)
+	must.Get(b.Claim(t.Context(), 0)).In(t)
 	seen := []string{}
 	var after *operate.WorkspaceKey
 	for {
-		page, err := b.ListWorkspaces(t.Context(), "", operate.ByOldest, after, 5)
-		require.NoError(t, err)
+		page := must.Get(b.ListWorkspaces(t.Context(), "", operate.ByOldest, after, 5)).In(t)
 		for _, row := range page {
 			seen = append(seen, row.ID)
 			key := row.Key()
@@ -118,16 +109,14 @@ func TestItemsAreListedByWhateverFiltersThem(t *testing.T) {
 	running := b.Dispatched(2)
 	claimed := b.Claimed(1)
 	dead := b.Claimed(1)
-	_, err := b.Settle(t.Context(), claim.Fail,
-		[]claim.Settlement{{ID: dead[0].ID, Token: dead[0].Token, Error: "card 42 refused"}})
-	require.NoError(t, err)
+	must.Get(b.Settle(t.Context(), claim.Fail,
+		[]claim.Settlement{{ID: dead[0].ID, Token: dead[0].Token, Error: "card 42 refused"}})).In(t)
 	b.Insert(b.Shop.Shop, 3)
 	b.Insert(other, 1)
 
 	count := func(f operate.ItemFilter, status string, workspaces ...string) int {
 		t.Helper()
-		page, err := b.ListItems(t.Context(), f, status, workspaces, "", 100)
-		require.NoError(t, err)
+		page := must.Get(b.ListItems(t.Context(), f, status, workspaces, "", 100)).In(t)
 		for _, item := range page.Items {
 			require.True(t, status == "" || item.Status == status)
 		}
@@ -153,8 +142,7 @@ func TestItemsAreListedByWhateverFiltersThem(t *testing.T) {
 
 	var seen []int64
 	for next := int64(0); ; {
-		page, err := b.ListItems(t.Context(), operate.ItemFilter{Before: next}, "", nil, "", 3)
-		require.NoError(t, err)
+		page := must.Get(b.ListItems(t.Context(), operate.ItemFilter{Before: next}, "", nil, "", 3)).In(t)
 		for _, item := range page.Items {
 			seen = append(seen, item.ID)
 		}
@@ -171,17 +159,15 @@ func TestASearchThatFindsLittleLooksAtABoundedNumberAndGoesOn(t *testing.T) {
 	b := storetest.New(t)
 	b.Insert(b.Shop.Shop, 1)
 	b.Insert(b.NewWorkspace("loud", 1), operate.ItemsLooked)
-	page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "", []string{b.Shop.Shop}, "", 10)
-	require.NoError(t, err)
+	page := must.Get(b.ListItems(t.Context(), operate.ItemFilter{}, "", []string{b.Shop.Shop}, "", 10)).In(t)
 	require.Empty(t, page.Items)
 	require.True(t, page.Bounded)
 	require.NotZero(t, page.Next)
-	page, err = b.ListItems(t.Context(), operate.ItemFilter{Before: page.Next}, "", []string{b.Shop.Shop}, "", 10)
+	page, err := b.ListItems(t.Context(), operate.ItemFilter{Before: page.Next}, "", []string{b.Shop.Shop}, "", 10)
 	require.NoError(t, err)
 	require.Len(t, page.Items, 1)
 	require.Zero(t, page.Next)
-	page, err = b.ListItems(t.Context(), operate.ItemFilter{}, "PENDING", []string{b.Shop.Shop}, "", 10)
-	require.NoError(t, err)
+	page = must.Get(b.ListItems(t.Context(), operate.ItemFilter{}, "PENDING", []string{b.Shop.Shop}, "", 10)).In(t)
 	require.Len(t, page.Items, 1, "found by the index of PENDING items")
 }
 
@@ -194,20 +180,16 @@ func TestDeadLettersAreGroupedByWhatTheirErrorsHaveInCommon(t *testing.T) {
 		if n == 4 {
 			text = "no such customer"
 		}
-		_, err := b.Settle(t.Context(), claim.Fail, []claim.Settlement{{ID: item.ID, Token: item.Token, Error: text}})
-		require.NoError(t, err)
+		must.Get(b.Settle(t.Context(), claim.Fail, []claim.Settlement{{ID: item.ID, Token: item.Token, Error: text}})).In(t)
 	}
-	_, err := b.Discard(t.Context(), []int64{items[0].ID}, "me")
-	require.NoError(t, err)
-	groups, err := b.DeadGroups(t.Context(), 10)
-	require.NoError(t, err)
+	must.Get(b.Discard(t.Context(), []int64{items[0].ID}, "me")).In(t)
+	groups := must.Get(b.DeadGroups(t.Context(), 10)).In(t)
 	require.Len(t, groups, 2)
 	require.Equal(t, "order … of …: card refused", groups[0].Kind)
 	require.EqualValues(t, 3, groups[0].Items, "only open executions")
 	require.Equal(t, items[3].ID, groups[0].Newest)
 	require.Contains(t, groups[0].Example, items[3].ExecutionID)
-	ids, err := b.DeadOfKind(t.Context(), groups[0].Kind, nil, nil, 10)
-	require.NoError(t, err)
+	ids := must.Get(b.DeadOfKind(t.Context(), groups[0].Kind, nil, nil, 10)).In(t)
 	require.ElementsMatch(t, []int64{items[1].ID, items[2].ID, items[3].ID}, ids)
 }
 
@@ -252,11 +234,9 @@ func TestNamesThatMayHaveBeenMeantAreOfOneKindAndInScope(t *testing.T) {
 		{operate.NamedKey, "smpp", operate.Names{Near: []string{"smtp"}}},
 		{operate.NamedKey, "sms", operate.Names{Known: true}},
 	} {
-		names, err := b.Names(t.Context(), row.of, row.name)
-		require.NoError(t, err)
+		names := must.Get(b.Names(t.Context(), row.of, row.name)).In(t)
 		require.Equal(t, row.want, names, row.name)
 	}
-	names, err := b.Within([]string{wayne}).Names(t.Context(), operate.NamedWorkspace, "wayn")
-	require.NoError(t, err)
+	names := must.Get(b.Within([]string{wayne}).Names(t.Context(), operate.NamedWorkspace, "wayn")).In(t)
 	require.Equal(t, operate.Names{Near: []string{"Wayne Enterprises"}}, names)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 	"github.com/pgdispatch/pgdispatch/sql"
@@ -45,24 +46,20 @@ func noteStarts(b *storetest.Bench, waits operate.Waits) {
 func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
-	empty, err := b.Overview(t.Context())
-	require.NoError(t, err)
+	empty := must.Get(b.Overview(t.Context())).In(t)
 	require.Empty(t, empty.Minutes)
 	require.Zero(t, empty.DueToStarted())
 
 	items := b.Dispatched(3)
 	for n, outcome := range []string{"COMPLETED", "FAILED"} {
-		_, err := b.Finish(t.Context(), items[n].ExecutionID, outcome, "it broke", "")
-		require.NoError(t, err)
+		must.Get(b.Finish(t.Context(), items[n].ExecutionID, outcome, "it broke", "")).In(t)
 	}
 	b.Insert(b.Shop.Shop, 2)
 	b.Execute(
 		`select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue where status = 'PENDING' limit 1`)
 	for range 2 { // a claim deletes a hint that it has read
-		_, err = b.Claim(t.Context(), 0)
-		require.NoError(t, err)
-		_, err = b.Sweep(t.Context(), 10)
-		require.NoError(t, err)
+		must.Get(b.Claim(t.Context(), 0)).In(t)
+		must.Get(b.Sweep(t.Context(), 10)).In(t)
 	}
 	var slow, fast operate.Waits
 	slow.Add(time.Minute)
@@ -71,8 +68,7 @@ func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
 	noteStarts(b, slow)
 	noteStarts(b, fast)
 
-	o, err := b.Overview(t.Context())
-	require.NoError(t, err)
+	o := must.Get(b.Overview(t.Context())).In(t)
 	require.Len(t, o.Minutes, 60, "minutes without events are included")
 	completed, failed, cancelled := o.Ended()
 	require.Equal(t, []int64{1, 1, 1}, []int64{completed, failed, cancelled}, "each end counts once")
@@ -85,16 +81,13 @@ func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
 	require.Less(t, o.StartableToStarted().P99, time.Millisecond, "the two times have different names")
 
 	b.Execute("update pgdispatch.activity set minute = minute - interval '30 minutes'")
-	o, err = b.Overview(t.Context())
-	require.NoError(t, err)
+	o = must.Get(b.Overview(t.Context())).In(t)
 	require.EqualValues(t, 3, o.DueToStarted().Starts, "where nothing was started of late, the hour counts")
 	b.Execute("update pgdispatch.activity set minute = minute - interval '31 minutes'")
-	o, err = b.Overview(t.Context())
-	require.NoError(t, err)
+	o = must.Get(b.Overview(t.Context())).In(t)
 	require.Empty(t, o.Minutes)
 	b.Execute("update pgdispatch.activity set minute = minute - interval '1 day'")
-	_, err = b.Sweep(t.Context(), 10)
-	require.NoError(t, err)
+	must.Get(b.Sweep(t.Context(), 10)).In(t)
 	require.Equal(t, 1, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.activity"),
 		"rows older than a day are deleted")
 }
@@ -104,8 +97,7 @@ func TestTheFirstSweepOfAMinuteNotesWhatWaitsIsClaimedAndRuns(t *testing.T) {
 	b := storetest.New(t)
 	sweep := func() {
 		t.Helper()
-		_, err := b.Sweep(t.Context(), 10)
-		require.NoError(t, err)
+		must.Get(b.Sweep(t.Context(), 10)).In(t)
 	}
 	b.Dispatched(2)
 	b.Claimed(1)
@@ -114,8 +106,7 @@ func TestTheFirstSweepOfAMinuteNotesWhatWaitsIsClaimedAndRuns(t *testing.T) {
 	waits.Add(time.Second)
 	noteStarts(b, waits)
 	sweep()
-	o, err := b.Overview(t.Context())
-	require.NoError(t, err)
+	o := must.Get(b.Overview(t.Context())).In(t)
 	seen := slices.IndexFunc(o.Minutes, func(m operate.Minute) bool { return m.Waiting != nil })
 	require.NotEqual(t, -1, seen)
 	m := o.Minutes[seen]
@@ -138,8 +129,7 @@ func TestTheNotesOfALongQueueAreTheEstimatesOfItsDepth(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
 	depth := longQueue(t, b)
-	_, err := b.Sweep(t.Context(), 10)
-	require.NoError(t, err)
+	must.Get(b.Sweep(t.Context(), 10)).In(t)
 	noted := sqltest.Scalar[int64](b.Shop, "select waiting from pgdispatch.activity")
 	require.Equal(t, depth.Pending, noted)
 	require.True(t, operate.IsEstimate(noted))
@@ -151,10 +141,8 @@ func TestTheRateOfThePresentMinuteIsThatOfWhatHasPassedOfIt(t *testing.T) {
 	require.InDelta(t, 12, operate.Minute{Started: 120, Passed: 10 * time.Second}.StartsPerSecond(), 1e-9)
 	require.Zero(t, operate.Minute{Started: 120}.StartsPerSecond())
 	b := storetest.New(t)
-	_, err := b.Sweep(t.Context(), 10)
-	require.NoError(t, err)
-	o, err := b.Overview(t.Context())
-	require.NoError(t, err)
+	must.Get(b.Sweep(t.Context(), 10)).In(t)
+	o := must.Get(b.Overview(t.Context())).In(t)
 	require.Equal(t, time.Minute, o.Minutes[0].Passed)
 	require.Less(t, o.Minutes[59].Passed, time.Minute, "the current minute is incomplete")
 }
@@ -166,12 +154,10 @@ func TestAReplicaSaysHowItIs(t *testing.T) {
 	state := operate.ReplicaState{Busy: 2, BreakerOpen: true, Listening: &on, OnDuty: true, StartsPerSecond: 1.5,
 		WakeUps: map[string]int64{"poll": 3}}
 	for _, owner := range []string{"a", "a", "b"} {
-		report, err := json.Marshal(state)
-		require.NoError(t, err)
+		report := must.Get(json.Marshal(state)).In(t)
 		b.Execute(sql.Text("replica_alive"), owner, "v1", 10, b.Lease, nil, string(report))
 	}
-	o, err := b.Overview(t.Context())
-	require.NoError(t, err)
+	o := must.Get(b.Overview(t.Context())).In(t)
 	require.Equal(t, state, o.Replicas[0].State)
 	require.Less(t, o.Replicas[0].Heard, time.Minute)
 	require.InDelta(t, 3, o.StartsPerSecond(), 1e-9)
@@ -181,21 +167,18 @@ func TestAReplicaSaysHowItIs(t *testing.T) {
 func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
-	empty, err := b.QueueDepth(t.Context())
-	require.NoError(t, err)
+	empty := must.Get(b.QueueDepth(t.Context())).In(t)
 	require.Equal(t, operate.Depth{MaxClaims: 100, ScheduledExact: true, DeadLettersExact: true}, empty)
 
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
 		select workspace_id, id, now() + interval '1 day' from pgdispatch.workflow_definitions`)
-	later, err := b.QueueDepth(t.Context())
-	require.NoError(t, err)
+	later := must.Get(b.QueueDepth(t.Context())).In(t)
 	require.Equal(t, operate.Depth{Scheduled: 1, ScheduledExact: true, MaxClaims: 100, DeadLettersExact: true},
 		later, "items scheduled for later have a count of their own")
 
 	b.Dispatched(2)
 	ended := b.Dispatched(1)[0]
-	_, err = b.Finish(t.Context(), ended.ExecutionID, "FAILED", "it broke", "")
-	require.NoError(t, err)
+	must.Get(b.Finish(t.Context(), ended.ExecutionID, "FAILED", "it broke", "")).In(t)
 	b.Claimed(3)
 	b.Insert(b.Shop.Shop, 5)
 	b.Execute(`update pgdispatch.workflow_execution_queue
@@ -206,8 +189,7 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 	b.Alive()
 	b.Execute("update pgdispatch.settings set paused = true, max_claims = 7")
 
-	depth, err := b.QueueDepth(t.Context())
-	require.NoError(t, err)
+	depth := must.Get(b.QueueDepth(t.Context())).In(t)
 	require.InDelta(t, time.Hour, *depth.OldestWaiting, float64(time.Minute))
 	require.NotNil(t, depth.OldestUnanswered)
 	depth.OldestWaiting, depth.OldestUnanswered = nil, nil
@@ -220,8 +202,7 @@ func longQueue(t *testing.T, b *storetest.Bench) operate.Depth {
 	t.Helper()
 	b.Insert(b.Shop.Shop, operate.DepthLimit+500)
 	b.Execute("analyze pgdispatch.workflow_execution_queue")
-	depth, err := b.QueueDepth(t.Context())
-	require.NoError(t, err)
+	depth := must.Get(b.QueueDepth(t.Context())).In(t)
 	return depth
 }
 
@@ -231,8 +212,7 @@ func TestDepthOfALongQueueIsWhatTheStatisticsSay(t *testing.T) {
 	depth := longQueue(t, b)
 	require.InDelta(t, operate.DepthLimit+500, depth.Pending, 400)
 	b.Execute("update pg_class set reltuples = 0 where oid = 'pgdispatch.workflow_execution_queue_arrivals'::regclass")
-	depth, err := b.QueueDepth(t.Context())
-	require.NoError(t, err)
+	depth = must.Get(b.QueueDepth(t.Context())).In(t)
 	require.EqualValues(t, operate.DepthLimit, depth.Pending, "never below the counted number")
 }
 
@@ -241,13 +221,11 @@ func TestTheStateOfAReplicaThatMissedHeartbeatsIsStale(t *testing.T) {
 	b := storetest.New(t)
 	b.Execute(sql.Text("replica_alive"), "a", "v1", 10, b.Lease, nil,
 		`{"starts_per_second": 5, "breaker_open": true, "breaker_cause": "probe timed out"}`)
-	o, err := b.Overview(t.Context())
-	require.NoError(t, err)
+	o := must.Get(b.Overview(t.Context())).In(t)
 	require.InDelta(t, 5, o.StartsPerSecond(), 0)
 	require.Equal(t, "probe timed out", o.Replicas[0].State.BreakerCause)
 	b.Execute("update pgdispatch.replicas set renewed_at = renewed_at - interval '13 seconds'")
-	o, err = b.Overview(t.Context())
-	require.NoError(t, err)
+	o = must.Get(b.Overview(t.Context())).In(t)
 	require.Zero(t, o.StartsPerSecond())
 	require.Equal(t, operate.ReplicaState{Stale: true}, o.Replicas[0].State)
 }
@@ -257,11 +235,9 @@ func TestAnEndCountsAtOnceAndOnlyOnce(t *testing.T) {
 	b := storetest.New(t)
 	ends := func() (all []int64) {
 		t.Helper()
-		o, err := b.Overview(t.Context())
-		require.NoError(t, err)
+		o := must.Get(b.Overview(t.Context())).In(t)
 		completed, failed, cancelled := o.Ended()
-		of, err := b.WorkspaceActivity(t.Context(), b.Shop.Shop, time.Hour)
-		require.NoError(t, err)
+		of := must.Get(b.WorkspaceActivity(t.Context(), b.Shop.Shop, time.Hour)).In(t)
 		last := operate.JoinStretches(of, len(of))[0]
 		require.Equal(t, []int64{completed, failed, cancelled}, []int64{last.Completed, last.Failed, last.Cancelled})
 		return []int64{completed, failed, cancelled}
@@ -269,12 +245,10 @@ func TestAnEndCountsAtOnceAndOnlyOnce(t *testing.T) {
 	require.Equal(t, []int64{0, 0, 0}, ends())
 	items := b.Dispatched(3)
 	for n, outcome := range []string{"COMPLETED", "FAILED", "COMPLETED"} {
-		_, err := b.Finish(t.Context(), items[n].ExecutionID, outcome, "", "")
-		require.NoError(t, err)
+		must.Get(b.Finish(t.Context(), items[n].ExecutionID, outcome, "", "")).In(t)
 		require.Equal(t, [][]int64{{1, 0, 0}, {1, 1, 0}, {2, 1, 0}}[n], ends())
 		if n == 1 { // one sweep counts two of them
-			_, err = b.Sweep(t.Context(), 10)
-			require.NoError(t, err)
+			must.Get(b.Sweep(t.Context(), 10)).In(t)
 			require.Equal(t, []int64{1, 1, 0}, ends())
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 	"github.com/stretchr/testify/require"
@@ -16,22 +17,18 @@ func TestAWorkspaceIsReadWithItsOwnSettings(t *testing.T) {
 	b := storetest.New(t)
 	busy := b.NewWorkspace("busy", 5)
 	b.Insert(busy, 3)
-	batch, err := b.Claim(t.Context(), 1)
-	require.NoError(t, err)
+	batch := must.Get(b.Claim(t.Context(), 1)).In(t)
 	require.Len(t, batch.Items, 1)
-	_, err = b.Settle(t.Context(), claim.Fail,
-		[]claim.Settlement{{ID: batch.Items[0].ID, Token: batch.Items[0].Token, Error: "no"}})
-	require.NoError(t, err)
+	must.Get(b.Settle(t.Context(), claim.Fail,
+		[]claim.Settlement{{ID: batch.Items[0].ID, Token: batch.Items[0].Token, Error: "no"}})).In(t)
 	rate := .5
-	_, err = b.ChangeWorkspace(t.Context(), busy, operate.Patch{"max_starts_per_second": rate},
-		"workspaces set-rate", "me")
-	require.NoError(t, err)
+	must.Get(b.ChangeWorkspace(t.Context(), busy, operate.Patch{"max_starts_per_second": rate},
+		"workspaces set-rate", "me")).In(t)
 
 	w, found, err := b.WorkspaceDetail(t.Context(), busy)
 	require.NoError(t, err)
 	require.True(t, found)
-	listed, err := b.ListWorkspaces(t.Context(), busy, operate.ByName, nil, 1)
-	require.NoError(t, err)
+	listed := must.Get(b.ListWorkspaces(t.Context(), busy, operate.ByName, nil, 1)).In(t)
 	require.Len(t, listed, 1)
 	require.Equal(t,
 		[]any{listed[0].Name, listed[0].Limit, listed[0].Waiting, listed[0].Claimed, listed[0].Running, listed[0].Failures},
@@ -51,13 +48,11 @@ func TestWhatWasDoneToOneThingIsFoundAmongAllElse(t *testing.T) {
 	first, second := b.NewWorkspace("first", 5), b.NewWorkspace("second", 5)
 	for n, workspace := range []string{first, second, first} {
 		paused := n < 2
-		_, err := b.ChangeWorkspace(t.Context(), workspace, operate.Patch{"paused": paused}, "workspaces pause",
-			fmt.Sprint("person ", n))
-		require.NoError(t, err)
+		must.Get(b.ChangeWorkspace(t.Context(), workspace, operate.Patch{"paused": paused}, "workspaces pause",
+			fmt.Sprint("person ", n))).In(t)
 	}
 	who := func(f operate.AuditFilter) (names []string) {
-		changes, err := b.Audit(t.Context(), f, 10)
-		require.NoError(t, err)
+		changes := must.Get(b.Audit(t.Context(), f, 10)).In(t)
 		for _, c := range changes {
 			names = append(names, c.Who)
 		}
@@ -78,8 +73,7 @@ func TestItemsAreFoundByTheirDefinitionsNameOrID(t *testing.T) {
 	first, second := b.NewWorkspace("first", 5), b.NewWorkspace("second", 5)
 	b.Insert(first, 1)
 	b.Insert(second, 2)
-	definitions, err := b.Definitions(t.Context(), first, 10)
-	require.NoError(t, err)
+	definitions := must.Get(b.Definitions(t.Context(), first, 10)).In(t)
 	name, id := definitions[0].Name, definitions[0].ID
 	for _, c := range []struct {
 		idOrName   string
@@ -87,8 +81,7 @@ func TestItemsAreFoundByTheirDefinitionsNameOrID(t *testing.T) {
 		want       int
 	}{{id, nil, 1}, {strings.ToUpper(id), nil, 1}, {name, []string{first, second}, 3}, {name, []string{first}, 1},
 		{name, nil, 3}, {"none", nil, 0}, {id, []string{second}, 0}} {
-		page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "", c.workspaces, c.idOrName, 10)
-		require.NoError(t, err)
+		page := must.Get(b.ListItems(t.Context(), operate.ItemFilter{}, "", c.workspaces, c.idOrName, 10)).In(t)
 		require.Len(t, page.Items, c.want, "%v", c)
 	}
 }
@@ -101,21 +94,17 @@ func TestDefinitionsAreListedUpToANumberAndCompletedWhateverTheirCase(t *testing
 		select $1::uuid, name, 'T', 'q' from unnest(array['Refund', 'refuse', 'Export', 'Über 50%']) name`, shop)
 	b.Execute(`insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
 		select id, v, '{"nodes": []}' from pgdispatch.workflow_definitions, unnest(array[1, 3, 2]) v where name = 'Export'`)
-	all, err := b.Definitions(t.Context(), shop, 0)
-	require.NoError(t, err)
+	all := must.Get(b.Definitions(t.Context(), shop, 0)).In(t)
 	require.Len(t, all, 5)
 	require.Equal(t, []any{"Export", new(3)}, []any{all[0].Name, all[0].Version}, "its newest version")
-	some, err := b.Definitions(t.Context(), shop, 2)
-	require.NoError(t, err)
+	some := must.Get(b.Definitions(t.Context(), shop, 2)).In(t)
 	require.Equal(t, all[:2], some)
 	for beginning, want := range map[string][]string{"REF": {"Refund", "refuse"}, "Über 50%": {"Über 50%"}, "%": {},
 		"fund": {}} {
-		names, err := b.CompleteDefinitions(t.Context(), shop, beginning, 10)
-		require.NoError(t, err)
+		names := must.Get(b.CompleteDefinitions(t.Context(), shop, beginning, 10)).In(t)
 		require.Equal(t, want, names, beginning)
 	}
-	names, err := b.CompleteDefinitions(t.Context(), shop, "", 1)
-	require.NoError(t, err)
+	names := must.Get(b.CompleteDefinitions(t.Context(), shop, "", 1)).In(t)
 	require.Len(t, names, 1)
 }
 
@@ -130,16 +119,14 @@ func TestASearchFindsTheBeginningOfAnyNameAndAnyPartOfTheFirst(t *testing.T) {
 		"a20000": {"A20000"},
 		"19999":  {"A19999"}} {
 		for _, by := range []operate.WorkspaceOrder{operate.ByName, operate.ByOldest} {
-			found, err := b.ListWorkspaces(t.Context(), search, by, nil, 10)
-			require.NoError(t, err)
+			found := must.Get(b.ListWorkspaces(t.Context(), search, by, nil, 10)).In(t)
 			require.Equal(t, want, namesOf(found), "%s by %s", search, by)
 		}
 	}
 	all := 0
 	var after *operate.WorkspaceKey
 	for {
-		page, err := b.ListWorkspaces(t.Context(), "a", operate.ByName, after, 500)
-		require.NoError(t, err)
+		page := must.Get(b.ListWorkspaces(t.Context(), "a", operate.ByName, after, 500)).In(t)
 		if len(page) == 0 {
 			break
 		}

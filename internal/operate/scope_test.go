@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 )
@@ -25,8 +26,7 @@ func twoTenants(t *testing.T) (b *storetest.Bench, mine, other string) {
 			b.Insert(workspace, items)
 			claimed := []claim.Item{}
 			for len(claimed) < items {
-				batch, err := b.Claim(t.Context(), items)
-				require.NoError(t, err)
+				batch := must.Get(b.Claim(t.Context(), items)).In(t)
 				claimed = append(claimed, batch.Items...)
 			}
 			for _, item := range claimed {
@@ -58,8 +58,7 @@ func TestAnOverviewOfSomeWorkspacesCountsTheirItemsOnly(t *testing.T) {
 	t.Parallel()
 	b, mine, other := twoTenants(t)
 	for workspaces, n := range map[string]int64{mine: 1, other: 3, mine + " " + other: 4, "": 0} {
-		o, err := b.Within(strings.Fields(workspaces)).Overview(t.Context())
-		require.NoError(t, err)
+		o := must.Get(b.Within(strings.Fields(workspaces)).Overview(t.Context())).In(t)
 		d := o.Depth
 		require.Equal(t, []int64{n, n, n, n, n, n}, []int64{d.Pending, d.Claimed, d.Dispatched, d.DeadLetters, d.Failing,
 			d.Parked})
@@ -70,12 +69,10 @@ func TestAnOverviewOfSomeWorkspacesCountsTheirItemsOnly(t *testing.T) {
 		require.Empty(t, o.Minutes)
 		require.Equal(t, n == 0, d.OldestWaiting == nil)
 	}
-	o, err := b.Within([]string{mine}).Overview(t.Context())
-	require.NoError(t, err)
+	o := must.Get(b.Within([]string{mine}).Overview(t.Context())).In(t)
 	require.Less(t, o.Depth.OldestWaiting.Minutes(), 30.0, "it is not that of the other")
 	require.Contains(t, o.Depth.ParkedFirst, mine)
-	all, err := b.Overview(t.Context())
-	require.NoError(t, err)
+	all := must.Get(b.Overview(t.Context())).In(t)
 	require.Len(t, all.Stalled, 5)
 }
 
@@ -90,8 +87,7 @@ func TestListsOfSomeWorkspacesHaveNoOthers(t *testing.T) {
 		var names []string
 		var after *operate.WorkspaceKey
 		for {
-			page, err := b.Within([]string{mine, other, empty}).ListWorkspaces(t.Context(), "", by, after, 1)
-			require.NoError(t, err)
+			page := must.Get(b.Within([]string{mine, other, empty}).ListWorkspaces(t.Context(), "", by, after, 1)).In(t)
 			if len(page) == 0 {
 				break
 			}
@@ -99,26 +95,20 @@ func TestListsOfSomeWorkspacesHaveNoOthers(t *testing.T) {
 			after = new(page[0].Key())
 		}
 		require.Equal(t, want, strings.Join(names, " "), by)
-		rows, err := b.Within([]string{mine, empty}).ListWorkspaces(t.Context(), "O", by, nil, 10)
-		require.NoError(t, err)
+		rows := must.Get(b.Within([]string{mine, empty}).ListWorkspaces(t.Context(), "O", by, nil, 10)).In(t)
 		require.Equal(t, []string{"nothing"}, namesOf(rows), by)
 	}
-	whole, err := b.ListWorkspaces(t.Context(), "mine", operate.ByName, nil, 10)
-	require.NoError(t, err)
-	rows, err := b.Within([]string{mine}).ListWorkspaces(t.Context(), "", operate.ByName, nil, 10)
-	require.NoError(t, err)
+	whole := must.Get(b.ListWorkspaces(t.Context(), "mine", operate.ByName, nil, 10)).In(t)
+	rows := must.Get(b.Within([]string{mine}).ListWorkspaces(t.Context(), "", operate.ByName, nil, 10)).In(t)
 	require.NotNil(t, rows[0].OldestWaiting)
 	whole[0].OldestWaiting, rows[0].OldestWaiting = nil, nil
 	require.Equal(t, whole, rows, "with the same figures")
 
-	groups, err := b.Within([]string{mine}).DeadGroups(t.Context(), 10)
-	require.NoError(t, err)
+	groups := must.Get(b.Within([]string{mine}).DeadGroups(t.Context(), 10)).In(t)
 	require.Len(t, groups, 1)
 	require.Equal(t, []int64{1, 1}, []int64{groups[0].Items, groups[0].Workspaces})
-	ofKind, err := b.DeadOfKind(t.Context(), groups[0].Kind, []string{mine}, nil, 10)
-	require.NoError(t, err)
-	found, err := b.FindDeadLetters(t.Context(), operate.DeadFilter{Workspaces: []string{mine}}, 10)
-	require.NoError(t, err)
+	ofKind := must.Get(b.DeadOfKind(t.Context(), groups[0].Kind, []string{mine}, nil, 10)).In(t)
+	found := must.Get(b.FindDeadLetters(t.Context(), operate.DeadFilter{Workspaces: []string{mine}}, 10)).In(t)
 	require.Equal(t, []int64{groups[0].Newest}, ofKind)
 	require.Equal(t, ofKind, found)
 }
@@ -127,15 +117,13 @@ func TestWorkspacesAreNamedByIDOrName(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
 	comma, twin, second := b.NewWorkspace("Ünï, çø \"x\"", 0), b.NewWorkspace("twin", 0), b.NewWorkspace("twin", 0)
-	found, err := b.WorkspacesNamed(t.Context(), []string{comma}, []string{"twin", "nobody", "TWIN"}, 10)
-	require.NoError(t, err)
+	found := must.Get(b.WorkspacesNamed(t.Context(), []string{comma}, []string{"twin", "nobody", "TWIN"}, 10)).In(t)
 	ids := []string{}
 	for _, w := range found {
 		ids = append(ids, w.ID)
 	}
 	require.ElementsMatch(t, []string{comma, twin, second}, ids)
-	found, err = b.WorkspacesNamed(t.Context(), nil, []string{"Ünï, çø \"x\""}, 10)
-	require.NoError(t, err)
+	found = must.Get(b.WorkspacesNamed(t.Context(), nil, []string{"Ünï, çø \"x\""}, 10)).In(t)
 	require.Len(t, found, 1)
 }
 
@@ -150,12 +138,10 @@ var unscoped = map[string]string{
 
 func TestAStoreGivesItsScopeToEveryStatement(t *testing.T) {
 	t.Parallel()
-	paths, err := filepath.Glob("*.go")
-	require.NoError(t, err)
+	paths := must.Get(filepath.Glob("*.go")).In(t)
 	verbs, without := regexp.MustCompile(`sql\.Text\("(\w+)"\)`), []string{}
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
+		text := must.Get(os.ReadFile(path)).In(t)
 		for _, function := range strings.Split(string(text), "\nfunc ") {
 			if strings.HasSuffix(path, "_test.go") || strings.Contains(function, "s.Scope") ||
 				strings.Contains(function, "s.scoped(") {

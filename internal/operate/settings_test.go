@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 )
@@ -16,13 +17,11 @@ func TestAPauseIsKnownWithWhoMadeItAsFarAsTheAuditLogKnows(t *testing.T) {
 	b := storetest.New(t)
 	set := func(patch operate.Patch, who string) {
 		t.Helper()
-		_, err := b.ChangeSettings(t.Context(), patch, who)
-		require.NoError(t, err)
+		must.Get(b.ChangeSettings(t.Context(), patch, who)).In(t)
 	}
 	by := func() string {
 		t.Helper()
-		d, err := b.QueueDepth(t.Context())
-		require.NoError(t, err)
+		d := must.Get(b.QueueDepth(t.Context())).In(t)
 		require.Equal(t, d.PausedBy == "", d.PausedSince == nil)
 		if d.PausedSince != nil {
 			require.WithinDuration(t, time.Now(), *d.PausedSince, time.Minute)
@@ -64,17 +63,14 @@ func TestASettingThatDoesNotChangeIsNotWritten(t *testing.T) {
 	t.Parallel()
 	b := storetest.New(t)
 	for _, keep := range []any{"1h0m0s", "1h0m0s", nil, nil} {
-		changed, err := b.ChangeSettings(t.Context(), operate.Patch{"retention": keep}, "anna")
-		require.NoError(t, err)
+		changed := must.Get(b.ChangeSettings(t.Context(), operate.Patch{"retention": keep}, "anna")).In(t)
 		require.Equal(t, keep == nil, changed.Is.Retention == nil)
 	}
 	for range 2 {
-		changed, err := b.ChangeSettings(t.Context(), operate.Patch{"max_claims": 7}, "anna")
-		require.NoError(t, err)
+		changed := must.Get(b.ChangeSettings(t.Context(), operate.Patch{"max_claims": 7}, "anna")).In(t)
 		require.Equal(t, 7, changed.Is.MaxClaims)
 	}
-	changes, err := b.Audit(t.Context(), operate.AuditFilter{Subject: "settings"}, 10)
-	require.NoError(t, err)
+	changes := must.Get(b.Audit(t.Context(), operate.AuditFilter{Subject: "settings"}, 10)).In(t)
 	require.Len(t, changes, 3)
 	require.JSONEq(t, `{"retention": [null, "01:00:00"]}`, string(changes[2].Details))
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 	"github.com/stretchr/testify/require"
@@ -14,13 +15,11 @@ import (
 func unanswered(t *testing.T, b *storetest.Bench, workspace string, items int) {
 	t.Helper()
 	b.Insert(workspace, items)
-	batch, err := b.Claim(t.Context(), items)
-	require.NoError(t, err)
+	batch := must.Get(b.Claim(t.Context(), items)).In(t)
 	require.Len(t, batch.Items, items)
 	for _, item := range batch.Items {
-		settled, err := b.Settle(t.Context(), claim.Retry,
-			[]claim.Settlement{{ID: item.ID, Token: item.Token, Delay: time.Minute, Unanswered: true}})
-		require.NoError(t, err)
+		settled := must.Get(b.Settle(t.Context(), claim.Retry,
+			[]claim.Settlement{{ID: item.ID, Token: item.Token, Delay: time.Minute, Unanswered: true}})).In(t)
 		require.Len(t, settled, 1)
 	}
 	b.Execute(`update pgdispatch.workflow_executions set first_sent_at = now() - interval '1 hour'
@@ -35,13 +34,11 @@ func TestUnansweredStartsAreCountedWithTheirAgeWhereverAWorkspaceIsShown(t *test
 	unanswered(t, b, hit, 3)
 	b.Insert(b.Shop.Shop, 2)
 
-	depth, err := b.QueueDepth(t.Context())
-	require.NoError(t, err)
+	depth := must.Get(b.QueueDepth(t.Context())).In(t)
 	require.EqualValues(t, []int64{2, 3}, []int64{depth.Pending, depth.Unanswered})
 	require.InDelta(t, time.Hour, *depth.OldestUnanswered, float64(time.Minute))
 
-	rows, err := b.ListWorkspaces(t.Context(), "", operate.ByOldest, nil, 10)
-	require.NoError(t, err)
+	rows := must.Get(b.ListWorkspaces(t.Context(), "", operate.ByOldest, nil, 10)).In(t)
 	require.Equal(t, "hit", rows[0].Name, "it has waited longest")
 	require.EqualValues(t, []int64{0, 3, 3}, []int64{rows[0].Waiting, rows[0].Unanswered, rows[0].Active()})
 	require.InDelta(t, time.Hour, *rows[0].OldestUnanswered, float64(time.Minute))
@@ -59,15 +56,12 @@ func TestUnansweredStartsAreCountedWithTheirAgeWhereverAWorkspaceIsShown(t *test
 		require.InDelta(t, time.Hour, *w.OldestUnanswered, float64(time.Minute))
 		require.False(t, w.Full())
 	}
-	statistics, err := b.WorkspaceStatistics(t.Context(), 1)
-	require.NoError(t, err)
+	statistics := must.Get(b.WorkspaceStatistics(t.Context(), 1)).In(t)
 	require.EqualValues(t, []int64{0, 3}, []int64{statistics[0].Waiting, statistics[0].Unanswered})
 
-	page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "UNANSWERED", []string{hit}, "", 10)
-	require.NoError(t, err)
+	page := must.Get(b.ListItems(t.Context(), operate.ItemFilter{}, "UNANSWERED", []string{hit}, "", 10)).In(t)
 	require.Len(t, page.Items, 3)
-	page, err = b.ListItems(t.Context(), operate.ItemFilter{}, "UNANSWERED", []string{b.Shop.Shop}, "", 10)
-	require.NoError(t, err)
+	page = must.Get(b.ListItems(t.Context(), operate.ItemFilter{}, "UNANSWERED", []string{b.Shop.Shop}, "", 10)).In(t)
 	require.Empty(t, page.Items)
 }
 
@@ -78,18 +72,15 @@ func TestScheduledItemsHaveACountAndAListOfTheirOwn(t *testing.T) {
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
 		select workspace_id, id, now() + n * interval '1 hour' from pgdispatch.workflow_definitions, generate_series(1, 3) n`)
 	for of, workspaces := range map[string][]string{"all": nil, "one": {b.Shop.Shop}} {
-		depth, err := b.Within(workspaces).Overview(t.Context())
-		require.NoError(t, err)
+		depth := must.Get(b.Within(workspaces).Overview(t.Context())).In(t)
 		require.EqualValues(t, []int64{2, 3}, []int64{depth.Depth.Pending, depth.Depth.Scheduled}, of)
 		require.True(t, depth.Depth.ScheduledExact, of)
 		for status, n := range map[string]int{"PENDING": 2, "SCHEDULED": 3} {
-			page, err := b.ListItems(t.Context(), operate.ItemFilter{}, status, workspaces, "", 10)
-			require.NoError(t, err)
+			page := must.Get(b.ListItems(t.Context(), operate.ItemFilter{}, status, workspaces, "", 10)).In(t)
 			require.Len(t, page.Items, n, "%s of %s", status, of)
 		}
 	}
-	row, err := b.WorkspacesOf(t.Context(), []string{b.Shop.Shop})
-	require.NoError(t, err)
+	row := must.Get(b.WorkspacesOf(t.Context(), []string{b.Shop.Shop})).In(t)
 	detail, _, err := b.WorkspaceDetail(t.Context(), b.Shop.Shop)
 	require.NoError(t, err)
 	listed, _, err := b.Workspace(t.Context(), b.Shop.Shop)

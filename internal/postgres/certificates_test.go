@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,16 +21,13 @@ func TestANewConnectionReadsItsCertificatesAnew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca.pem")
 	require.NoError(t, os.WriteFile(path, []byte(certificate), 0o600))
 	target := Target{URL: "postgres://app@db.example,db2.example/shop?sslmode=verify-full&sslrootcert=" + path}
-	pool, err := target.OpenPool(t.Context(), 1, nil)
-	require.NoError(t, err)
+	pool := must.Get(target.OpenPool(t.Context(), 1, nil)).In(t)
 	defer pool.Close()
 	first := target.Certificates()
 
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).In(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(2), IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	require.NoError(t, err)
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)).In(t)
 	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 
 	connects := func() *pgx.ConnConfig {

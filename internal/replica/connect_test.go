@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/process"
 	"github.com/pgdispatch/pgdispatch/notify"
@@ -23,8 +24,7 @@ import (
 func harsh(t *testing.T) string {
 	t.Helper()
 	address := sqltest.URL(t)
-	conn, err := pgx.Connect(t.Context(), address)
-	require.NoError(t, err)
+	conn := must.Get(pgx.Connect(t.Context(), address)).In(t)
 	defer conn.Close(t.Context())
 	for _, setting := range []string{
 		"statement_timeout = '50ms'", "lock_timeout = '50ms'", "idle_session_timeout = '50ms'",
@@ -58,8 +58,7 @@ func TestNoSettingOfTheRoleOrTheDatabaseCutsAReplicaOff(t *testing.T) {
 		settings     map[string]string
 		commit, lock string
 	}{{forClaims, "on", "100ms"}, {forOthers, "off", "1s"}} {
-		pool, err := postgres.Target{URL: address}.OpenPool(t.Context(), 2, c.settings)
-		require.NoError(t, err)
+		pool := must.Get(postgres.Target{URL: address}.OpenPool(t.Context(), 2, c.settings)).In(t)
 		t.Cleanup(pool.Close)
 		require.Equal(t, map[string]string{
 			"statement_timeout": "0", "lock_timeout": c.lock, "idle_session_timeout": "0",
@@ -68,13 +67,11 @@ func TestNoSettingOfTheRoleOrTheDatabaseCutsAReplicaOff(t *testing.T) {
 		}, show(t, pool, "statement_timeout", "lock_timeout", "idle_session_timeout", "default_transaction_isolation", "jit",
 			"synchronous_commit", "pgdispatch.durable_commits"))
 	}
-	listener, err := dialListener(postgres.Target{URL: address})(t.Context())
-	require.NoError(t, err)
+	listener := must.Get(dialListener(postgres.Target{URL: address})(t.Context())).In(t)
 	t.Cleanup(func() { _ = listener.Close(context.Background()) })
 	require.Equal(t, map[string]string{"idle_session_timeout": "0", "statement_timeout": "0"},
 		show(t, listener, "idle_session_timeout", "statement_timeout"))
-	gate, err := dialGate(postgres.Target{URL: address})(t.Context())
-	require.NoError(t, err)
+	gate := must.Get(dialGate(postgres.Target{URL: address})(t.Context())).In(t)
 	t.Cleanup(func() { _ = gate.Close(context.Background()) })
 	require.Equal(t, map[string]string{"idle_session_timeout": "0", "synchronous_commit": "off"},
 		show(t, gate.(*notify.Session).Conn, "idle_session_timeout", "synchronous_commit"))
@@ -85,12 +82,10 @@ func TestTheServerGivesUpAListenerAndAGateThatTakeNoData(t *testing.T) {
 	t.Parallel()
 	address := harsh(t)
 	// The server's view of the socket, in milliseconds and seconds.
-	listener, err := dialListener(postgres.Target{URL: address})(t.Context())
-	require.NoError(t, err)
+	listener := must.Get(dialListener(postgres.Target{URL: address})(t.Context())).In(t)
 	t.Cleanup(func() { _ = listener.Close(context.Background()) })
 	require.Equal(t, map[string]string{"tcp_user_timeout": "8000"}, show(t, listener, "tcp_user_timeout"))
-	gate, err := dialGate(postgres.Target{URL: address})(t.Context())
-	require.NoError(t, err)
+	gate := must.Get(dialGate(postgres.Target{URL: address})(t.Context())).In(t)
 	t.Cleanup(func() { _ = gate.Close(context.Background()) })
 	require.Equal(t, map[string]string{
 		"tcp_user_timeout": "8000", "tcp_keepalives_idle": "5", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3",
@@ -101,29 +96,24 @@ func TestTheServerGivesUpAListenerAndAGateThatTakeNoData(t *testing.T) {
 // After a failover the old primary may come back on the old address.
 func TestAServerThatRefusesWritesIsNotConnectedTo(t *testing.T) {
 	t.Parallel()
-	address, err := url.Parse(sqltest.URL(t))
-	require.NoError(t, err)
+	address := must.Get(url.Parse(sqltest.URL(t))).In(t)
 	query := address.Query()
 	query.Set("default_transaction_read_only", "on")
 	address.RawQuery = query.Encode()
-	pool, err := postgres.Target{URL: address.String()}.OpenPool(t.Context(), 1, nil)
-	require.NoError(t, err)
+	pool := must.Get(postgres.Target{URL: address.String()}.OpenPool(t.Context(), 1, nil)).In(t)
 	t.Cleanup(pool.Close)
 	require.ErrorContains(t, pool.Ping(t.Context()), "read only connection")
-	_, err = dialListener(postgres.Target{URL: address.String()})(t.Context())
+	_, err := dialListener(postgres.Target{URL: address.String()})(t.Context())
 	require.ErrorContains(t, err, "read only connection")
 }
 
 func TestAReplicaWaitsForAConnectionAndSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	address, err := url.Parse(sqltest.URL(t))
-	require.NoError(t, err)
-	conn, err := pgx.Connect(t.Context(), address.String())
-	require.NoError(t, err)
+	address := must.Get(url.Parse(sqltest.URL(t))).In(t)
+	conn := must.Get(pgx.Connect(t.Context(), address.String())).In(t)
 	role := fmt.Sprintf("limited_%d", time.Now().UnixNano())
 	execute := func(statement string) {
-		_, err := conn.Exec(context.Background(), statement)
-		require.NoError(t, err)
+		must.Get(conn.Exec(context.Background(), statement)).In(t)
 	}
 	execute("create role " + role + " login connection limit 0")
 	execute("grant usage on schema pgdispatch to " + role)
@@ -134,8 +124,7 @@ func TestAReplicaWaitsForAConnectionAndSaysWhatToDo(t *testing.T) {
 		_ = conn.Close(context.Background())
 	})
 	address.User = url.User(role)
-	pool, err := postgres.Target{URL: address.String()}.OpenPool(t.Context(), 1, nil)
-	require.NoError(t, err)
+	pool := must.Get(postgres.Target{URL: address.String()}.OpenPool(t.Context(), 1, nil)).In(t)
 	t.Cleanup(pool.Close)
 
 	logs, ready := &process.Buffer{}, make(chan error, 1)
@@ -169,8 +158,7 @@ func TestASchemaFromBeforeTheBaselineIsRefused(t *testing.T) {
 	pool := sqltest.Pool(t, sqltest.EmptyURL(t))
 	for _, statement := range []string{"create schema pgdispatch",
 		"create table pgdispatch.migrations as select 10 as version"} {
-		_, err := pool.Exec(t.Context(), statement)
-		require.NoError(t, err)
+		must.Get(pool.Exec(t.Context(), statement)).In(t)
 	}
 	require.ErrorContains(t, awaitSchema(t.Context(), pool, slog.New(slog.DiscardHandler)),
 		"`drop schema pgdispatch cascade`", "no replica starts")

@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/signintest"
 )
 
 func newProvider(t *testing.T) *signintest.Provider {
 	t.Helper()
-	p, err := signintest.New()
-	require.NoError(t, err)
+	p := must.Get(signintest.New()).In(t)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -45,18 +45,15 @@ func pages(t *testing.T, p *signintest.Provider) (*OIDC, *httptest.Server, *http
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	o.RedirectURL = server.URL + "/ui/signin/callback"
-	jar, err := cookiejar.New(nil)
-	require.NoError(t, err)
+	jar := must.Get(cookiejar.New(nil)).In(t)
 	return o, server, &http.Client{Jar: jar}
 }
 
 func get(t *testing.T, client *http.Client, address string) (int, string) {
 	t.Helper()
-	response, err := client.Get(address)
-	require.NoError(t, err)
+	response := must.Get(client.Get(address)).In(t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
+	text := must.Get(io.ReadAll(response.Body)).In(t)
 	return response.StatusCode, strings.TrimSpace(string(text))
 }
 
@@ -87,8 +84,7 @@ func TestPeopleSignInWithTheirRolesAndSignOut(t *testing.T) {
 			require.Equal(t, "openid roles", p.Scopes())
 			require.Equal(t, 200, code)
 			require.Equal(t, c.want, text)
-			_, err := client.Post(server.URL+"/ui/signout", "", nil)
-			require.NoError(t, err)
+			must.Get(client.Post(server.URL+"/ui/signout", "", nil)).In(t)
 			_, text = get(t, client, server.URL+"/ui/")
 			require.Equal(t, "{false false []} false /ui/", text)
 		})
@@ -214,8 +210,7 @@ func TestCookiesCannotBeForgedKeptOrUsedForSomethingElse(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	s := sealer{[]byte("0123456789abcdef0123456789abcdef")}
-	text, err := s.seal(sessionCookie, now.Add(time.Hour), session{Name: "anna"})
-	require.NoError(t, err)
+	text := must.Get(s.seal(sessionCookie, now.Add(time.Hour), session{Name: "anna"})).In(t)
 	var who session
 	require.True(t, s.open(sessionCookie, text, now, &who))
 	require.Equal(t, "anna", who.Name)
@@ -223,8 +218,7 @@ func TestCookiesCannotBeForgedKeptOrUsedForSomethingElse(t *testing.T) {
 	require.False(t, s.open(flowCookie, text, now, &who), "for another purpose")
 	require.False(t, sealer{[]byte("another key")}.open(sessionCookie, text, now, &who))
 	payload, signature, _ := strings.Cut(text, ".")
-	decoded, err := base64.RawURLEncoding.DecodeString(payload)
-	require.NoError(t, err)
+	decoded := must.Get(base64.RawURLEncoding.DecodeString(payload)).In(t)
 	forged := base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(decoded), `"Operator":false`,
 		`"Operator":true`, 1)))
 	require.NotEqual(t, payload, forged)

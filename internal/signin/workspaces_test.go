@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
 
@@ -102,8 +103,7 @@ func TestAnOlderReplicaDoesNotTakeAUserOfSomeWorkspacesForOneOfAll(t *testing.T)
 	t.Parallel()
 	o := &OIDC{Key: []byte("0123456789abcdef0123456789abcdef"), RedirectURL: "https://a/", Path: "/ui/"}
 	s := session{"anna", Rights{Confined: true, Grants: []Grant{{"a", false}}}}
-	cookie, err := o.sealed(sessionCookie, s.purpose(), time.Hour, s)
-	require.NoError(t, err)
+	cookie := must.Get(o.sealed(sessionCookie, s.purpose(), time.Hour, s)).In(t)
 	var old struct {
 		Name     string
 		Operator bool
@@ -111,8 +111,7 @@ func TestAnOlderReplicaDoesNotTakeAUserOfSomeWorkspacesForOneOfAll(t *testing.T)
 	require.False(t, sealer{o.Key}.open(sessionCookie, cookie.Value, time.Now(), &old))
 	for _, all := range []Rights{{}, {Operator: true}} {
 		s := session{"ben", all}
-		cookie, err := o.sealed(sessionCookie, s.purpose(), time.Hour, s)
-		require.NoError(t, err)
+		cookie := must.Get(o.sealed(sessionCookie, s.purpose(), time.Hour, s)).In(t)
 		require.True(t, sealer{o.Key}.open(sessionCookie, cookie.Value, time.Now(), &old), "but others stay signed in")
 		require.Equal(t, all.Operator, old.Operator)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/notify"
@@ -27,8 +28,7 @@ func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 			b := New(t)
 			config := b.Conns.Config()
 			config.ConnConfig.DefaultQueryExecMode = mode
-			pool, err := pgxpool.NewWithConfig(t.Context(), config)
-			require.NoError(t, err)
+			pool := must.Get(pgxpool.NewWithConfig(t.Context(), config)).In(t)
 			t.Cleanup(pool.Close)
 			store := On(t, &sqltest.Shop{Conns: pool, Shop: b.Shop.Shop}, "pooled")
 			ctx := t.Context()
@@ -36,39 +36,29 @@ func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 			require.NoError(t,
 				postgres.Exec(ctx, pool, "renew replica", sql.Text("replica_alive"), "pooled", "v1", 10, b.Lease, nil, "{}"))
 			items := claimed(t, b, store, 5)
-			renewed, err := store.Heartbeat(ctx, []claim.Held{{ID: items[0].ID, Token: items[0].Token}})
-			require.NoError(t, err)
+			renewed := must.Get(store.Heartbeat(ctx, []claim.Held{{ID: items[0].ID, Token: items[0].Token}})).In(t)
 			require.Len(t, renewed, 1)
 			for n, verb := range []claim.Verb{claim.Dispatched, claim.Retry, claim.Release, claim.Fail} {
-				ids, err := store.Settle(ctx, verb,
+				ids := must.Get(store.Settle(ctx, verb,
 					[]claim.Settlement{
-						{ID: items[n].ID, Token: items[n].Token, RunID: "run", Error: "boom", Delay: time.Hour, Unanswered: true}})
-				require.NoError(t, err)
+						{ID: items[n].ID, Token: items[n].Token, RunID: "run", Error: "boom", Delay: time.Hour, Unanswered: true}})).In(t)
 				require.Len(t, ids, 1, verb)
 			}
-			executions, err := store.Adopt(ctx, 10, nil)
-			require.NoError(t, err)
+			executions := must.Get(store.Adopt(ctx, 10, nil)).In(t)
 			require.Len(t, executions, 1)
-			executions, err = store.Adopt(ctx, 10, []string{items[0].ExecutionID})
-			require.NoError(t, err)
+			executions = must.Get(store.Adopt(ctx, 10, []string{items[0].ExecutionID})).In(t)
 			require.Empty(t, executions)
-			first, err := store.Finish(ctx, items[0].ExecutionID, "FAILED", "boom", "")
-			require.NoError(t, err)
+			first := must.Get(store.Finish(ctx, items[0].ExecutionID, "FAILED", "boom", "")).In(t)
 			require.True(t, first)
-			_, err = store.Sweep(ctx, 10)
-			require.NoError(t, err)
+			must.Get(store.Sweep(ctx, 10)).In(t)
 			require.NoError(t, (&notify.PoolPinger{DB: pool}).Ping(ctx, "pgdispatch", ""))
-			_, err = store.ChangeSettings(ctx, operate.Patch{"max_claims": 7, "paused": false}, "me")
-			require.NoError(t, err)
-			settings, err := store.Settings(ctx)
-			require.NoError(t, err)
+			must.Get(store.ChangeSettings(ctx, operate.Patch{"max_claims": 7, "paused": false}, "me")).In(t)
+			settings := must.Get(store.Settings(ctx)).In(t)
 			require.Equal(t, operate.Settings{MaxClaims: 7, ResultBytes: 4096}, settings)
-			replicas, err := store.Replicas(ctx)
-			require.NoError(t, err)
+			replicas := must.Get(store.Replicas(ctx)).In(t)
 			require.Len(t, replicas, 1)
 			require.Equal(t, "pooled", replicas[0].ID)
-			workspaces, err := store.WorkspaceStatistics(ctx, 10)
-			require.NoError(t, err)
+			workspaces := must.Get(store.WorkspaceStatistics(ctx, 10)).In(t)
 			require.Len(t, workspaces, 1)
 			released, err := postgres.Values[int64](ctx, pool, "release owned items", sql.Text("release_owned"), "pooled")
 			require.NoError(t, err)
@@ -82,8 +72,7 @@ func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 func claimed(t *testing.T, b, store *Bench, items int) []claim.Item {
 	t.Helper()
 	b.Insert(b.Shop.Shop, items)
-	batch, err := store.Claim(t.Context(), items)
-	require.NoError(t, err)
+	batch := must.Get(store.Claim(t.Context(), items)).In(t)
 	require.Len(t, batch.Items, items)
 	return batch.Items
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
@@ -138,8 +139,7 @@ func TestTheirErrorsAreCountedByOperation(t *testing.T) {
 
 func TestWithoutMetricsOnlyThePulseIsMeasured(t *testing.T) {
 	t.Parallel()
-	about, err := New(t.Context(), Options{LookupEnv: environment(nil), Log: quiet()})
-	require.NoError(t, err)
+	about := must.Get(New(t.Context(), Options{LookupEnv: environment(nil), Log: quiet()})).In(t)
 	require.Nil(t, about.Registry)
 	about.Claimed(time.Now(), claim.Batch{Items: []claim.Item{{ID: 1}}}, []int64{2}, nil)
 	require.Equal(t, "as it is", start(about, claim.Item{Traceparent: "as it is"}, engine.Started).Traceparent)
@@ -199,8 +199,7 @@ func limited() *fakeQueue {
 // series returns the values of a gauge by the values of its labels.
 func series(t *testing.T, about *Telemetry, name string) map[string]float64 {
 	t.Helper()
-	families, err := about.Registry.Gather()
-	require.NoError(t, err)
+	families := must.Get(about.Registry.Gather()).In(t)
 	all := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
@@ -255,8 +254,7 @@ var _ dispatch.Observer = (*Telemetry)(nil)
 func TestThePulseMeasuresFromWhenAnItemWasDueUntilItIsStarted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, err := New(t.Context(), Options{LookupEnv: environment(nil), Log: quiet()})
-		require.NoError(t, err)
+		p := must.Get(New(t.Context(), Options{LookupEnv: environment(nil), Log: quiet()})).In(t)
 		p.Claimed(time.Now(), claim.Batch{Items: []claim.Item{
 			{ID: 1, WorkspaceID: "acme", Waited: time.Second, Startable: time.Millisecond}, {ID: 2},
 			{ID: 3, WorkspaceID: "acme"}, {ID: 4}}}, nil, nil)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // quiet discards the log.
@@ -26,9 +27,8 @@ func environment(variables map[string]string) func(string) (string, bool) {
 // measured returns a telemetry with a scraped registry and recorded spans.
 func measured(t *testing.T) (*Telemetry, *tracetest.SpanRecorder) {
 	t.Helper()
-	about, err := New(t.Context(),
-		Options{Version: "v1", Replica: "r1", Scraped: true, LookupEnv: environment(nil), Log: quiet()})
-	require.NoError(t, err)
+	about := must.Get(New(t.Context(),
+		Options{Version: "v1", Replica: "r1", Scraped: true, LookupEnv: environment(nil), Log: quiet()})).In(t)
 	spans := tracetest.NewSpanRecorder()
 	about.trace(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))
 	t.Cleanup(func() { require.NoError(t, about.Shutdown(context.Background())) })
@@ -38,8 +38,7 @@ func measured(t *testing.T) (*Telemetry, *tracetest.SpanRecorder) {
 // value reads a counter or gauge, or the count of a histogram; label is its label's value, if it has one.
 func value(t *testing.T, from prometheus.Gatherer, name, label string) float64 {
 	t.Helper()
-	families, err := from.Gather()
-	require.NoError(t, err)
+	families := must.Get(from.Gather()).In(t)
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			if family.GetName() == name && (label == "" || m.GetLabel()[0].GetValue() == label) {
@@ -53,8 +52,7 @@ func value(t *testing.T, from prometheus.Gatherer, name, label string) float64 {
 // sum returns the sum of a histogram's values.
 func sum(t *testing.T, from prometheus.Gatherer, name string) float64 {
 	t.Helper()
-	families, err := from.Gather()
-	require.NoError(t, err)
+	families := must.Get(from.Gather()).In(t)
 	for _, family := range families {
 		if family.GetName() == name {
 			return family.GetMetric()[0].GetHistogram().GetSampleSum()

@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
@@ -29,8 +30,7 @@ func newPerson(t *testing.T, width, height int) *person {
 		}
 		return view.Screen{Workspaces: rows}, nil
 	}
-	screen, err := look("", operate.ByOldest)
-	require.NoError(t, err)
+	screen := must.Get(look("", operate.ByOldest)).In(t)
 	p := &person{t, live{look: look, interval: time.Hour, sort: operate.ByOldest, screen: screen}}
 	p.Update(tea.WindowSizeMsg{Width: width, Height: height})
 	return p

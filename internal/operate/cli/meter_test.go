@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,8 +18,7 @@ func TestProgressIsABarOnATerminalAndLinesOtherwise(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var out bytes.Buffer
 			m := &meter{out: &out, terminal: terminal, size: 100, started: time.Now(), shown: time.Now()}
-			_, err := io.CopyN(io.Discard, m.reads(strings.NewReader(strings.Repeat("x", 100))), 50)
-			require.NoError(t, err)
+			must.Get(io.CopyN(io.Discard, m.reads(strings.NewReader(strings.Repeat("x", 100))), 50)).In(t)
 			m.show(10)
 			require.Empty(t, out.String(), "progress is not printed for each batch")
 			time.Sleep(10 * time.Second)

@@ -3,6 +3,7 @@ package doctor
 import (
 	"testing"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
@@ -24,8 +25,7 @@ func TestDoctorFindsRatesThatAreNeverReached(t *testing.T) {
 		"1/30s,1/32s":    "1/30s",
 		"3/s,5/2s,1/24h": "3/1s,5/2s",
 	} {
-		rates, err := operate.ParseRates(text)
-		require.NoError(t, err)
+		rates := must.Get(operate.ParseRates(text)).In(t)
 		found := operate.Rates{}
 		for _, rate := range rates {
 			if reachedFirst(rate, rates) != nil {
@@ -64,8 +64,7 @@ func TestDoctorJudgesLimitsOfKeys(t *testing.T) {
 	limit(true, "seldom", 1, nil, nil)
 	require.Equal(t, "nothing is wrong with 4", checkLimits(t.Context(), store).Finding)
 
-	_, err := b.Claim(t.Context(), 100)
-	require.NoError(t, err)
+	must.Get(b.Claim(t.Context(), 100)).In(t)
 	b.Execute("update pgdispatch.limits set max_concurrent = 1 where key = 'gpu'")
 	limit(true, "smt", 1, nil, nil)
 	limit(true, "big", 100_000, nil, nil)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,11 +44,9 @@ func TestBehindAProxyEveryLinkHasItsPath(t *testing.T) {
 
 func TestScriptsFindTheirPagesByTheirOwnAddress(t *testing.T) {
 	t.Parallel()
-	files, err := staticFiles.ReadDir("static")
-	require.NoError(t, err)
+	files := must.Get(staticFiles.ReadDir("static")).In(t)
 	for _, file := range files {
-		text, err := staticFiles.ReadFile("static/" + file.Name())
-		require.NoError(t, err)
+		text := must.Get(staticFiles.ReadFile("static/" + file.Name())).In(t)
 		require.NotContains(t, string(text), Prefix, file.Name())
 	}
 }

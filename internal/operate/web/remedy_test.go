@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,8 +27,7 @@ func TestTheDocumentationHasWhatRemediesLinkTo(t *testing.T) {
 			continue
 		}
 		name, anchor, _ := strings.Cut(page, "#")
-		text, err := os.ReadFile("../../../docs/" + name)
-		require.NoError(t, err)
+		text := must.Get(os.ReadFile("../../../docs/" + name)).In(t)
 		heading := regexp.MustCompile(`(?im)^#+ ` + strings.ReplaceAll(anchor, "-", " ") + `$`)
 		require.True(t, anchor == "" || heading.Match(text), r.to)
 	}

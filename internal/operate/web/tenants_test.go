@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/signin"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
@@ -142,8 +143,7 @@ func (m *tenants) fill(workspace, mark string) {
 			where workspace_id = $1::uuid`, workspace, mark, fmt.Sprint(verb))
 		claimed := []claim.Item{}
 		for len(claimed) < 1 {
-			batch, err := m.Claim(m.t.Context(), 1)
-			require.NoError(m.t, err)
+			batch := must.Get(m.Claim(m.t.Context(), 1)).In(m.t)
 			claimed = batch.Items
 		}
 		if verb != claim.Release { // that one stays claimed
@@ -163,8 +163,7 @@ func (m *tenants) fill(workspace, mark string) {
 		where workspace_id = $1::uuid and status = 'PENDING'`, workspace, mark+" is parked")
 	m.Execute("insert into pgdispatch.limits (workspace_id, key, max_concurrent) values ($1, $2 || ' key', 3)", workspace,
 		mark)
-	_, err := m.ChangeWorkspace(m.t.Context(), workspace, operate.Patch{"paused": true}, "workspaces pause", mark)
-	require.NoError(m.t, err)
+	must.Get(m.ChangeWorkspace(m.t.Context(), workspace, operate.Patch{"paused": true}, "workspaces pause", mark)).In(m.t)
 }
 
 // other adds another workspace, and returns the values of the placeholders.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
@@ -90,11 +91,9 @@ func whenTopIsThere(t *testing.T, h *heldReader, base, path string) (code int, t
 	defer let()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, "GET", server.URL+path, nil)
-	require.NoError(t, err)
+	request := must.Get(http.NewRequestWithContext(ctx, "GET", server.URL+path, nil)).In(t)
 	request.Header.Set("Accept", "text/html,*/*;q=0.8")
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
+	response := must.Get(http.DefaultClient.Do(request)).In(t)
 	defer response.Body.Close()
 	for part := make([]byte, 1024); !strings.Contains(top, "</header>"); {
 		n, err := response.Body.Read(part)
@@ -102,8 +101,7 @@ func whenTopIsThere(t *testing.T, h *heldReader, base, path string) (code int, t
 		top += string(part[:n])
 	}
 	let()
-	text, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
+	text := must.Get(io.ReadAll(response.Body)).In(t)
 	server.Close()
 	return response.StatusCode, top, string(text), logged.String()
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/signin"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
@@ -282,10 +283,8 @@ func TestAStoreWithinAWorkspaceKnowsAndChangesNothingOfOthers(t *testing.T) {
 			got, err := call()
 			want, wantErr := unknowns[name]()
 			require.Equal(t, fmt.Sprint(wantErr), fmt.Sprint(err), name)
-			gotText, err := json.Marshal(got)
-			require.NoError(t, err)
-			wantText, err := json.Marshal(want)
-			require.NoError(t, err)
+			gotText := must.Get(json.Marshal(got)).In(t)
+			wantText := must.Get(json.Marshal(want)).In(t)
 			require.Equal(t, passing.ReplaceAllString(string(wantText), ""), passing.ReplaceAllString(string(gotText), ""),
 				name)
 			require.NotContains(t, strings.ToLower(string(gotText)), "rival", name)
@@ -343,10 +342,8 @@ func TestALiveStreamOfAWorkspaceIsSilentAboutAnother(t *testing.T) {
 	m := newTenants(t)
 	server := httptest.NewServer(m.site(signin.Rights{Confined: true, Grants: []signin.Grant{{Workspace: "Mine"}}}))
 	defer server.Close()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/ui/live", nil)
-	require.NoError(t, err)
-	answer, err := server.Client().Do(request)
-	require.NoError(t, err)
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/ui/live", nil)).In(t)
+	answer := must.Get(server.Client().Do(request)).In(t)
 	defer func() { _ = answer.Body.Close() }()
 	lines := bufio.NewScanner(answer.Body)
 	event := func() (text string) {

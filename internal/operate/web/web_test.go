@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 )
@@ -115,8 +116,7 @@ func TestTheAddressSaysWhatIsListed(t *testing.T) {
 	require.Equal(t, hostile, f.after.Name, "the next link works for any name")
 	for _, name := range []string{"Äcme, and \"more\"", "a\nb\n", hostile} {
 		key := operate.WorkspaceKey{Rank: math.Inf(-1), Name: name, ID: id}
-		parsed, err := parseKey(formatKey(key))
-		require.NoError(t, err)
+		parsed := must.Get(parseKey(formatKey(key))).In(t)
 		require.Equal(t, key, *parsed)
 	}
 	for _, name := range []string{"\x00", "\xff"} {
@@ -200,16 +200,13 @@ func TestTheLivePartIsSentUntilTheReaderGoes(t *testing.T) {
 	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/ui/live", nil)
-	require.NoError(t, err)
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
+	request := must.Get(http.NewRequestWithContext(ctx, "GET", server.URL+"/ui/live", nil)).In(t)
+	response := must.Get(http.DefaultClient.Do(request)).In(t)
 	defer response.Body.Close()
 	require.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
 	var text strings.Builder
 	for part := make([]byte, 4096); !strings.Contains(text.String(), "\n\n"); {
-		n, err := response.Body.Read(part)
-		require.NoError(t, err)
+		n := must.Get(response.Body.Read(part)).In(t)
 		text.Write(part[:n])
 	}
 	for line := range strings.Lines(strings.TrimRight(text.String(), "\n")) {
@@ -217,7 +214,7 @@ func TestTheLivePartIsSentUntilTheReaderGoes(t *testing.T) {
 	}
 	require.Contains(t, text.String(), "about 1,000,000")
 	cancel()
-	_, err = io.ReadAll(response.Body)
+	_, err := io.ReadAll(response.Body)
 	require.Error(t, err)
 }
 

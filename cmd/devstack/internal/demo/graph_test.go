@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
 
@@ -52,8 +53,7 @@ const dataDir = "../../../../testdata/demo"
 
 func TestGraphsOfTheDemonstrationCanBeSorted(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(dataDir, workspacesFile))
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(filepath.Join(dataDir, workspacesFile))).In(t)
 	found := regexp.MustCompile(`(?s)'(\{\s*"nodes".*?)'\)`).FindAllStringSubmatch(string(text), -1)
 	require.Len(t, found, 7)
 	for _, match := range found {

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -16,8 +17,7 @@ func TestMain(m *testing.M) { sqltest.Main(m) }
 func openDemo(t *testing.T) (*pgxpool.Pool, *stack) {
 	t.Helper()
 	url := sqltest.URL(t)
-	psql, err := findPsql(sqltest.Shared(t).BinDir)
-	require.NoError(t, err)
+	psql := must.Get(findPsql(sqltest.Shared(t).BinDir)).In(t)
 	st := &stack{databaseURL: url, psql: psql}
 	require.NoError(t, st.psqlFile(t.Context(), dataDir, workspacesFile))
 	return sqltest.Pool(t, url), st
@@ -27,14 +27,11 @@ func openDemo(t *testing.T) (*pgxpool.Pool, *stack) {
 // claimed, dispatched and finished in milliseconds after midnight; a negative number means never.
 func insertHistory(t *testing.T, pool *pgxpool.Pool, items [][4]int) {
 	t.Helper()
-	conn, err := pool.Acquire(t.Context())
-	require.NoError(t, err)
+	conn := must.Get(pool.Acquire(t.Context())).In(t)
 	defer conn.Release()
-	_, err = conn.Exec(t.Context(), "set session_replication_role = replica")
-	require.NoError(t, err)
+	must.Get(conn.Exec(t.Context(), "set session_replication_role = replica")).In(t)
 	defer func() {
-		_, err := conn.Exec(context.Background(), "reset session_replication_role")
-		require.NoError(t, err)
+		must.Get(conn.Exec(context.Background(), "reset session_replication_role")).In(t)
 	}()
 	for _, at := range items {
 		_, err := conn.Exec(t.Context(), `
@@ -66,15 +63,13 @@ func TestPeaksAreExact(t *testing.T) {
 		{0, -1, -1, -1},
 	})
 
-	workspaces, err := collect[workspace](t.Context(), pool, workspacesQuery)
-	require.NoError(t, err)
+	workspaces := must.Get(collect[workspace](t.Context(), pool, workspacesQuery)).In(t)
 	require.Equal(t, []workspace{
 		{Name: "Acorn Bakery", Plan: "FREE", Slots: 1},
 		{Name: "Birch & Sons", Plan: "PRO", Slots: 5, Peak: 2, Completed: 3},
 		{Name: "Cedar Health", Plan: "ENTERPRISE", Slots: 20},
 	}, workspaces)
-	all, err := collect[counts](t.Context(), pool, countsQuery)
-	require.NoError(t, err)
+	all := must.Get(collect[counts](t.Context(), pool, countsQuery)).In(t)
 	require.Equal(t, []counts{{Waiting: 1, Completed: 3}}, all)
 }
 
@@ -83,8 +78,7 @@ func TestDataOfTheDemonstrationIsAccepted(t *testing.T) {
 	pool, st := openDemo(t)
 	require.NoError(t, st.psqlFile(t.Context(), dataDir, enqueueFile))
 
-	outcomes, err := collect[outcome](t.Context(), pool, outcomesQuery)
-	require.NoError(t, err)
+	outcomes := must.Get(collect[outcome](t.Context(), pool, outcomesQuery)).In(t)
 	require.Len(t, outcomes, 202)
 	failing := 0
 	for _, o := range outcomes {

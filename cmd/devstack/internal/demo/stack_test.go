@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
 
@@ -13,8 +14,7 @@ func TestTheLinkToTheWebViewHasTheTokenOfItsReplica(t *testing.T) {
 	const token = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	variables, link := webView("127.0.0.1:9464", token)
 	require.Equal(t, []string{"PGDISPATCH_ADMIN_ADDR=127.0.0.1:9464", "PGDISPATCH_ADMIN_TOKEN=" + token}, variables)
-	request, err := http.NewRequest(http.MethodGet, link, nil)
-	require.NoError(t, err)
+	request := must.Get(http.NewRequest(http.MethodGet, link, nil)).In(t)
 	require.Equal(t, "127.0.0.1:9464", request.URL.Host)
 	require.Equal(t, "/ui/", request.URL.Path)
 	password, _ := request.URL.User.Password()
