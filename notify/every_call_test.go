@@ -130,6 +130,7 @@ func keepsGate(t *testing.T, calls *troubletest.Calls) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
 		go func() { ended <- one.Run(ctx) }()
+		pass(time.Second) // the other must not try to take duty while this one connects again
 		go func() { ended <- two.Run(ctx) }()
 		within := func() { pass(one.Interval + time.Second) }
 		sleeps := func(gate, other *notify.Gate) {
