@@ -42,9 +42,7 @@ const (
 
 func newTwins(t *testing.T, seed uint64) *twins {
 	t.Helper()
-	simulated := &Simulated{ended: map[int64]bool{}, simPostgres: simPostgres{r: rand.New(rand.NewPCG(seed, 4)),
-		rates: map[WorkspaceID]float64{}, buckets: map[WorkspaceID]simBucket{}, paces: map[WorkspaceID]*simPace{}}}
-	w := &twins{Simulated: simulated, Shop: sqltest.NewShop(t), t: t,
+	w := &twins{Simulated: emptySimulated(rand.New(rand.NewPCG(seed, 4))), Shop: sqltest.NewShop(t), t: t,
 		receipts: map[WorkspaceID]Receipt{}, cases: map[string]int{}}
 	w.Execute("delete from pgdispatch.workspaces")
 	w.Execute("update pgdispatch.settings set max_claims = $1", SimulatedW)

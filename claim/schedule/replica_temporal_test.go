@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
@@ -200,11 +201,10 @@ func (m *temporalModel) signal(item, id int64, signal temporal.Signal) (continue
 	if signal.To == "" {
 		return runOf(item, 0), nil
 	}
-	to := -1
-	for n := range run.last + 1 {
-		if runOf(item, n) == signal.To {
-			to = n
-		}
+	_, number, _ := strings.Cut(signal.To, "/")
+	to, err := strconv.Atoi(number)
+	if err != nil {
+		return "", err
 	}
 	switch {
 	case slices.Contains(run.received, received{id, to}): // repeated

@@ -30,13 +30,17 @@ type SimulatedTx = simTx
 
 // NewSimulated returns tables with these limits and burst limits of workspaces, and no items.
 func NewSimulated(r *rand.Rand, limits, bursts []int) *Simulated {
-	s := &Simulated{ended: map[int64]bool{}, Refuses: map[int64]bool{}, simPostgres: simPostgres{r: r,
-		parked: map[int64]time.Time{}, forgotten: map[int64]bool{}, rates: map[WorkspaceID]float64{},
-		buckets: map[WorkspaceID]simBucket{}, paces: map[WorkspaceID]*simPace{},
-		limits: append([]int{0}, limits...), bursts: append([]int{0}, bursts...)}} // no workspace has the number 0
-	s.insert(s.Begin(true), WorkspaceID{}, "", 0, time.Time{}) // IDs begin at 1
+	s := emptySimulated(r)
+	s.limits, s.bursts = append([]int{0}, limits...), append([]int{0}, bursts...) // no workspace has the number 0
+	s.insert(s.Begin(true), WorkspaceID{}, "", 0, time.Time{})                    // IDs begin at 1
 	s.Close(s.open[0], false)
 	return s
+}
+
+func emptySimulated(r *rand.Rand) *Simulated {
+	return &Simulated{ended: map[int64]bool{}, Refuses: map[int64]bool{}, simPostgres: simPostgres{r: r,
+		parked: map[int64]time.Time{}, forgotten: map[int64]bool{}, rates: map[WorkspaceID]float64{},
+		buckets: map[WorkspaceID]simBucket{}, paces: map[WorkspaceID]*simPace{}}}
 }
 
 // SetNow sets the clock of Postgres.
