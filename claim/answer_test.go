@@ -20,7 +20,6 @@ const remedy = "run `pgdispatch migrate up`"
 
 // answersWith replaces a part of a function.
 func (b *bench) answersWith(function, part, by string) {
-	b.t.Helper()
 	for _, f := range sql.Functions() {
 		if f.Name == function {
 			require.Contains(b.t, f.Text, part)
@@ -31,18 +30,16 @@ func (b *bench) answersWith(function, part, by string) {
 
 // byProcedure makes every claim of the shop one that claim_single declines.
 func (b *bench) byProcedure() {
-	b.t.Helper()
 	b.Execute("update pgdispatch.workspaces set max_starts_per_second = 1000")
 }
 
 func (b *bench) count(condition string) int {
-	b.t.Helper()
 	return sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.workflow_execution_queue where "+condition)
 }
 
 func TestAnAnswerOfAnotherShapeIsAnErrorAndItsItemsAreReleased(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ part, by, problem string }{
+	type given struct{ part, by, problem string }
+	sqltest.Each(t, map[string]given{
 		"without entries": {"to_json(c);", "(to_jsonb(c) - 'entries')::json;", "the standing of 0 of 1 entries"},
 		"without limits": {"to_json(c);", "jsonb_set(to_jsonb(c), '{entries,0}', '{}')::json;",
 			"the standing of entry 1 without its limits"},
@@ -53,28 +50,23 @@ func TestAnAnswerOfAnotherShapeIsAnErrorAndItsItemsAreReleased(t *testing.T) {
 		"without the token": {"select i.id, i.lease_token,", "select i.id, 0::bigint,", "an item without its"},
 		"with no time of an unanswered start": {"else c.at_time - i.first_sent_at end", "end",
 			"unanswered_for"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			inHand := b.claimed(b.Store, 2)
-			b.byProcedure()
-			b.answersWith("claim", c.part, c.by)
-			b.Insert(b.Shop.Shop, 3)
-			batch, err := b.Claim(t.Context(), 10)
-			require.ErrorContains(t, err, remedy)
-			require.ErrorContains(t, err, c.problem)
-			require.Empty(t, batch.Items)
-			require.Equal(t, 3, b.count("status = 'PENDING' and attempt_count = 0 and lost_lease_count = 0"),
-				"the items of the answer wait again, as if never claimed")
-			require.Equal(t, len(inHand), b.count("status = 'CLAIMED'"), "what it holds is not touched")
+	}, func(t *testing.T, c given) {
+		b := newBench(t)
+		inHand := b.claimed(2)
+		b.byProcedure()
+		b.answersWith("claim", c.part, c.by)
+		b.Insert(b.Shop.Shop, 3)
+		batch, err := b.Claim(t.Context(), 10)
+		require.ErrorContains(t, err, remedy)
+		require.ErrorContains(t, err, c.problem)
+		require.Empty(t, batch.Items)
+		require.Equal(t, 3, b.count("status = 'PENDING' and attempt_count = 0 and lost_lease_count = 0"),
+			"the items of the answer wait again, as if never claimed")
+		require.Equal(t, len(inHand), b.count("status = 'CLAIMED'"), "what it holds is not touched")
 
-			b.answersWith("claim", "to_json(c);", "to_json(c);")
-			batch, err = b.Claim(t.Context(), 10)
-			require.NoError(t, err)
-			require.Len(t, batch.Items, 3)
-		})
-	}
+		b.answersWith("claim", "to_json(c);", "to_json(c);")
+		require.Len(t, b.claim(10).Items, 3)
+	})
 }
 
 func TestALoadWithoutAPriorityOrAPositionIsAnError(t *testing.T) {
@@ -82,7 +74,6 @@ func TestALoadWithoutAPriorityOrAPositionIsAnError(t *testing.T) {
 	for _, row := range []string{"null::integer, '', run_at, id", "priority, '', null::timestamptz, id",
 		"priority, '', run_at, null::bigint"} {
 		t.Run(row, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			b.Insert(b.Shop.Shop, 1)
 			b.Execute(`create or replace function pgdispatch.waiting_queues(after_workspace uuid, after_priority integer,
@@ -96,28 +87,24 @@ func TestALoadWithoutAPriorityOrAPositionIsAnError(t *testing.T) {
 
 // Such an error comes from a statement inside the function. It is about no item.
 func TestAClaimThatFailsByItsStatementParksNoItem(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ part, by, problem string }{
+	type given struct{ part, by, problem string }
+	sqltest.Each(t, map[string]given{
 		"of another type": {"select i.id, i.lease_token,", "select i.id, i.lease_token::text,", "SQLSTATE 42804"},
 		"not there":       {"pgdispatch.claim_pick(owner,", "pgdispatch.claim_pick_2(owner,", "SQLSTATE 42883"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			b.Insert(b.Shop.Shop, 3)
-			b.byProcedure()
-			b.answersWith("claim", c.part, c.by)
-			_, err := b.Claim(t.Context(), 2)
-			require.ErrorContains(t, err, c.problem)
-			require.ErrorContains(t, err, remedy)
-			require.Equal(t, 3, b.count("status = 'PENDING' and attempt_count = 0"))
-			require.Zero(t, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.parked_items"))
-		})
-	}
+	}, func(t *testing.T, c given) {
+		b := newBench(t)
+		b.Insert(b.Shop.Shop, 3)
+		b.byProcedure()
+		b.answersWith("claim", c.part, c.by)
+		_, err := b.Claim(t.Context(), 2)
+		require.ErrorContains(t, err, c.problem)
+		require.ErrorContains(t, err, remedy)
+		require.Equal(t, 3, b.count("status = 'PENDING' and attempt_count = 0"))
+		require.Zero(t, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.parked_items"))
+	})
 }
 
 func TestALoadOfAnotherShapeIsAnErrorWithARemedy(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Insert(b.Shop.Shop, 1)
 	b.answersWith("burst_limit", "else max_concurrent end", "end")

@@ -13,30 +13,16 @@ import (
 )
 
 func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Store.Namespace = "shop"
 	b.Execute("update pgdispatch.workflow_definitions " +
 		"set start_options = '{}', max_attempts = 7, execution_timeout = '1 month 2 days 3.5 seconds'")
-	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, priority,
-		traceparent, limit_key, workflow_id)
-		select workspace_id, id, '{"n": 1e400, "ü": "\\"}', 3, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
-			'smtp', 'order-17'
-			from pgdispatch.workflow_definitions`)
+	b.enqueue("params, priority, traceparent, limit_key, workflow_id", `'{"n": 1e400, "ü": "\\"}', 3,
+		'00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'smtp', 'order-17'`)
 	// A failed first attempt that may have been sent leaves its marks.
-	batch, err := b.Claim(t.Context(), 1)
-	require.NoError(t, err)
-	first := batch.Items[0]
-	_, err = b.Settle(
-		t.Context(),
-		Retry,
-		[]Settlement{{ID: first.ID, Token: first.Token, Error: "boom", Unanswered: true}},
-	)
-	require.NoError(t, err)
-	batch, err = b.Claim(t.Context(), 1)
-	require.NoError(t, err)
-	require.Len(t, batch.Items, 1)
-	item := batch.Items[0]
+	first := b.claim(1).Items[0]
+	b.settle(Retry, Settlement{ID: first.ID, Token: first.Token, Error: "boom", Unanswered: true})
+	item := b.claim(1).Items[0]
 
 	want := Item{
 		ID: first.ID, Token: first.Token + 1,
@@ -78,46 +64,28 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 }
 
 func TestABatchOfNothingSaysWhenToLookAgainHoweverFarAheadThatIs(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	batch, err := b.Claim(t.Context(), 5)
-	require.NoError(t, err)
-	require.Equal(t, Batch{LookAgainIn: -1}, batch)
-	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
-		select workspace_id, id, '2199-12-31' from pgdispatch.workflow_definitions where workspace_id = $1`, b.Shop.Shop)
-	batch, err = b.Claim(t.Context(), 3)
-	require.NoError(t, err)
-	require.Greater(t, batch.LookAgainIn, 100*365*24*time.Hour)
+	require.Equal(t, Batch{LookAgainIn: -1}, b.claim(5))
+	b.enqueue("run_at", "'2199-12-31'::timestamptz")
+	require.Greater(t, b.claim(3).LookAgainIn, 100*365*24*time.Hour)
 }
 
 func TestBatchSaysWhetherAnotherReplicaHasClaimed(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	other := b.replica("other")
+	other := b.with(b.replica("other"))
 	b.Insert(b.Shop.Shop, 5)
-	shared := func(s *Store) bool {
-		t.Helper()
-		batch, err := s.Claim(t.Context(), 1)
-		require.NoError(t, err)
-		require.Len(t, batch.Items, 1)
-		return batch.Shared
-	}
-	shared(b.Store)
-	require.False(t, shared(b.Store))
-	require.True(t, shared(other))
-	require.True(t, shared(b.Store))
-	require.False(t, shared(b.Store))
+	b.claim(1)
+	require.False(t, b.claim(1).Shared)
+	require.True(t, other.claim(1).Shared)
+	require.True(t, b.claim(1).Shared)
+	require.False(t, b.claim(1).Shared)
 }
 
 func TestDeadlineIsNotLaterThanTheLeaseInTheDatabase(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Insert(b.Shop.Shop, 1)
 	// The claim waits for a lock, and its lease begins when the database grants it.
-	other, err := b.Conns.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = other.Exec(t.Context(), "lock table pgdispatch.claim_lock in share row exclusive mode")
-	require.NoError(t, err)
+	other := b.open(lockClaims)
 	answer := make(chan Batch, 1)
 	go func() {
 		batch, _ := b.Claim(context.Background(), 1)
@@ -135,7 +103,6 @@ func TestDeadlineIsNotLaterThanTheLeaseInTheDatabase(t *testing.T) {
 }
 
 func TestClaimThatIsCancelledSaysWhatWasTried(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
@@ -146,7 +113,6 @@ func TestClaimThatIsCancelledSaysWhatWasTried(t *testing.T) {
 }
 
 func TestClaimOfADatabaseWithoutTheSchemaIsAnError(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Execute("drop schema pgdispatch cascade")
 	_, err := b.Claim(t.Context(), 1)

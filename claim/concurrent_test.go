@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 )
 
 // audit records every transition in a row. The commit time of the row's transaction tells when it became visible.
@@ -49,37 +49,47 @@ type claimers struct {
 	held  sync.Map // item ID -> token, while a replica holds it
 }
 
-func TestManyClaimersAtOncePassNoLimit(t *testing.T) {
-	t.Parallel()
+func newClaimers(t *testing.T) *claimers {
 	c := &claimers{bench: newBench(t)}
-	_, err := c.ChangeSettings(t.Context(), operate.Patch{"max_claims": maxClaims}, "me")
-	require.NoError(t, err)
+	c.Execute("update pgdispatch.settings set max_claims = $1", maxClaims)
+	c.Execute(audit)
+	return c
+}
+
+// atOnce runs work n times at once, for a minute at most.
+func (c *claimers) atOnce(n int, work func(ctx context.Context, n int) error) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	all, ctx := errgroup.WithContext(ctx)
+	for k := range n {
+		all.Go(func() error { return work(ctx, k) })
+	}
+	require.NoError(c.t, all.Wait())
+}
+
+func (c *claimers) requireEnded() {
+	require.Zero(c.t, c.open.Load())
+	require.Zero(c.t, c.count("status not in ('COMPLETED', 'FAILED') or stage in ('HOLDS', 'DOUBT')"))
+}
+
+func TestManyClaimersAtOncePassNoLimit(t *testing.T) {
+	c := newClaimers(t)
 	limitOf := map[string]int{}
 	for n, limit := range limits {
 		id := c.NewWorkspace(fmt.Sprintf("workspace %d", n), limit)
 		limitOf[id] = limit
 		c.Insert(id, items)
 	}
-	c.Execute(audit)
 	c.open.Store(int64(len(limits) * items))
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var all sync.WaitGroup
-	for n := range replicas * loops {
+	c.atOnce(replicas*loops, func(ctx context.Context, n int) error {
 		store := c.replica(fmt.Sprintf("replica %d", n%replicas))
-		all.Go(func() {
-			if err := c.work(ctx, store); err != nil {
-				t.Error(err)
-				cancel()
-			}
+		return c.work(ctx, store, rand.New(rand.NewPCG(rand.Uint64(), 0)), func(ctx context.Context) (Batch, error) {
+			return store.Claim(ctx, 1+rand.N(5))
 		})
-	}
-	all.Wait()
-	require.Zero(t, c.open.Load())
+	})
+	c.requireEnded()
 	requireReached(t, limitOf, c.requireNoLimitPassed(limitOf))
-	require.Zero(t, sqltest.Scalar[int](c.Shop, `select count(*) from pgdispatch.workflow_execution_queue
-		where status not in ('COMPLETED', 'FAILED') or stage in ('HOLDS', 'DOUBT')`))
 }
 
 // process is a process that crashes on a poison item. A new process replaces it; its other leases are lost.
@@ -93,35 +103,22 @@ type process struct {
 
 // A crashing process also loses its other items, which are claimed first.
 func TestPoisonAmongManyClaimersHarmsNobodyElse(t *testing.T) {
-	t.Parallel()
-	c := &claimers{bench: newBench(t)}
-	_, err := c.ChangeSettings(t.Context(), operate.Patch{"max_claims": maxClaims}, "test")
-	require.NoError(t, err)
+	c := newClaimers(t)
 	limitOf := map[string]int{c.Shop.Shop: 4, c.NewWorkspace("other", 20): 20}
 	c.Execute("update pgdispatch.workspaces set max_concurrent_workflows = 4 where id = $1", c.Shop.Shop)
 	for id := range limitOf {
 		c.Insert(id, items)
 	}
-	c.Execute(audit)
 	c.open.Store(int64(len(limitOf) * items))
 	poison := map[int64]*atomic.Int64{1: {}, 7: {}, items + 1: {}}
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var all sync.WaitGroup
-	for n := range replicas {
-		all.Go(func() {
-			p := &process{claimers: c, Store: c.replica(fmt.Sprintf("replica %d", n)), poison: poison}
-			for c.open.Load() > 0 {
-				if err := p.step(ctx); err != nil {
-					t.Error(err)
-					cancel()
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
+	c.atOnce(replicas, func(ctx context.Context, n int) (err error) {
+		p := &process{claimers: c, Store: c.replica(fmt.Sprintf("replica %d", n)), poison: poison}
+		for c.open.Load() > 0 && err == nil {
+			err = p.step(ctx)
+		}
+		return err
+	})
 	for id, died := range poison {
 		require.EqualValues(t, 3, died.Load(), "item %d", id)
 	}
@@ -178,11 +175,11 @@ func (p *process) die() {
 }
 
 // work claims and settles until every item has ended.
-func (c *claimers) work(ctx context.Context, store *Store) error {
-	dice := rand.New(rand.NewPCG(rand.Uint64(), 0))
+func (c *claimers) work(ctx context.Context, store *Store, dice *rand.Rand,
+	claim func(context.Context) (Batch, error)) error {
 	var running []string
 	for c.open.Load() > 0 {
-		batch, err := store.Claim(ctx, 1+rand.N(5))
+		batch, err := claim(ctx)
 		if err != nil {
 			return err
 		}
@@ -200,8 +197,9 @@ func (c *claimers) work(ctx context.Context, store *Store) error {
 				running = append(running, item.ExecutionID)
 			}
 		}
-		for len(running) > 0 && (len(batch.Items) == 0 || rand.N(2) == 0) {
-			first, err := c.Finish(ctx, running[0], []string{"COMPLETED", "FAILED", "TIMED_OUT"}[rand.N(3)], "as it goes", "")
+		for len(running) > 0 && (len(batch.Items) == 0 || dice.IntN(2) == 0) {
+			outcome := []string{"COMPLETED", "FAILED", "TIMED_OUT"}[dice.IntN(3)]
+			first, err := c.Finish(ctx, running[0], outcome, "as it goes", "")
 			if err != nil || !first {
 				return fmt.Errorf("finish: first %t, %w", first, err)
 			}
@@ -254,7 +252,6 @@ type move struct {
 // requireNoLimitPassed replays all transitions in commit order. limitOf has the limits of workspaces and of keys, over
 // all workspaces as their names and in a workspace as its ID and the name. It returns the most that was in use of each.
 func (c *claimers) requireNoLimitPassed(limitOf map[string]int) (most map[string]int) {
-	c.t.Helper()
 	// Slots freed at an instant count before slots taken at the same instant.
 	rows, err := c.Conns.Query(c.t.Context(), `select item_id, workspace_id::text, coalesce(limit_key, ''), status,
 			held_before, holds_slot, token
@@ -305,7 +302,6 @@ func (c *claimers) requireNoLimitPassed(limitOf map[string]int) (most map[string
 
 // requireReached checks that small limits were in full use, without which a test of them proves nothing.
 func requireReached(t *testing.T, limitOf, most map[string]int) {
-	t.Helper()
 	for id, limit := range limitOf {
 		if limit <= 5 {
 			require.Equal(t, limit, most[id], "the test did not reach the limit of %s", id)

@@ -1,9 +1,11 @@
 package claim
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/complete"
@@ -30,8 +32,9 @@ type (
 	sweeps    = sweeper.Postgres
 )
 
+// newBench returns a bench. From then on the test runs beside others.
 func newBench(t *testing.T) *bench {
-	t.Helper()
+	t.Parallel()
 	b := &bench{t: t, Shop: sqltest.NewShop(t)}
 	b.Store = b.replica("a")
 	b.operators, b.ends, b.sweeps = &operators{DB: b.Conns}, &ends{DB: b.Conns, Owner: "a"},
@@ -44,27 +47,99 @@ func (b *bench) replica(owner string) *Store {
 	return &Store{Pool: b.Conns, Owner: owner, Lease: 30 * time.Second}
 }
 
-// claimed enqueues items in the shop and claims them with a replica.
-func (b *bench) claimed(store *Store, items int) []Item {
-	b.t.Helper()
-	b.Insert(b.Shop.Shop, items)
-	batch, err := store.Claim(b.t.Context(), items)
-	require.NoError(b.t, err)
-	require.Len(b.t, batch.Items, items)
-	return batch.Items
+// with returns the bench with another store as its own.
+func (b *bench) with(store *Store) *bench {
+	other := *b
+	other.Store = store
+	return &other
 }
 
-// dispatched enqueues items in the shop, then claims and dispatches them with a replica.
-func (b *bench) dispatched(store *Store, items int) []Item {
-	b.t.Helper()
-	claimed := b.claimed(store, items)
-	for _, item := range claimed {
-		ids, err := store.Settle(b.t.Context(), Dispatched,
-			[]Settlement{{ID: item.ID, Token: item.Token, RunID: "run-" + item.ExecutionID}})
-		require.NoError(b.t, err)
-		require.Equal(b.t, []int64{item.ID}, ids)
+// claim claims with the bench's own replica.
+func (b *bench) claim(atMost int) Batch {
+	batch, err := b.Claim(b.t.Context(), atMost)
+	require.NoError(b.t, err)
+	return batch
+}
+
+// want is claim with what is wanted.
+func (b *bench) want(wanted Wanted) Batch {
+	batch, _, err := b.SettleAndClaim(b.t.Context(), nil, wanted)
+	require.NoError(b.t, err)
+	return batch
+}
+
+// settleAndClaim settles an item as dispatched and claims in one transaction.
+func (b *bench) settleAndClaim(started Item, atMost int) Batch {
+	batch, settled, err := b.SettleAndClaim(b.t.Context(), []Settlement{settlementOf(started, Dispatched)},
+		Wanted{AtMost: atMost, Look: true})
+	require.NoError(b.t, err)
+	require.Equal(b.t, []int64{started.ID}, settled)
+	return batch
+}
+
+// settle settles with the bench's own replica, and returns the items that it moved.
+func (b *bench) settle(verb Verb, batch ...Settlement) []int64 {
+	ids, err := b.Settle(b.t.Context(), verb, batch)
+	require.NoError(b.t, err)
+	return ids
+}
+
+// renew renews the leases of items, and returns those that are kept.
+func (b *bench) renew(items ...Item) []int64 {
+	var held []Held
+	for _, item := range items {
+		held = append(held, Held{item.ID, item.Token})
 	}
+	ids, err := b.Heartbeat(b.t.Context(), held)
+	require.NoError(b.t, err)
+	return ids
+}
+
+// sweep sweeps at most ten leases.
+func (b *bench) sweep() sweeper.Swept {
+	swept, err := b.Sweep(b.t.Context(), 10)
+	require.NoError(b.t, err)
+	return swept
+}
+
+// enqueue enqueues an item of each definition, with SQL expressions for further columns. It returns the last one's ID.
+func (b *bench) enqueue(columns, values string, args ...any) int64 {
+	return sqltest.Scalar[int64](b.Shop, `with i as (
+			insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, `+columns+`)
+			select d.workspace_id, d.id, `+values+` from pgdispatch.workflow_definitions d returning id
+		) select max(id) from i`, args...)
+}
+
+// open executes a statement in a transaction that is rolled back when the test ends, if not before.
+func (b *bench) open(statement string, args ...any) pgx.Tx {
+	tx, err := b.Conns.Begin(b.t.Context())
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	_, err = tx.Exec(b.t.Context(), statement, args...)
+	require.NoError(b.t, err)
+	return tx
+}
+
+// lock locks items' rows until the test ends.
+func (b *bench) lock(ids ...int64) {
+	b.open("select from pgdispatch.workflow_execution_queue where id = any ($1) for update", ids)
+}
+
+const lockClaims = "lock table pgdispatch.claim_lock in share row exclusive mode"
+
+// claimed enqueues items in the shop and claims them.
+func (b *bench) claimed(items int) []Item {
+	b.Insert(b.Shop.Shop, items)
+	claimed := b.claim(items).Items
+	require.Len(b.t, claimed, items)
 	return claimed
+}
+
+// dispatched enqueues an item in the shop, and claims and dispatches it.
+func (b *bench) dispatched() Item {
+	item := b.claimed(1)[0]
+	require.Equal(b.t, []int64{item.ID}, b.settle(Dispatched, settlementOf(item, Dispatched)))
+	return item
 }
 
 func (b *bench) expire(items ...Item) {
@@ -77,6 +152,13 @@ func (b *bench) expire(items ...Item) {
 func settlementOf(item Item, verb Verb) Settlement {
 	return Settlement{Verb: verb, ID: item.ID, Token: item.Token, RunID: "run", Error: "boom", Delay: time.Hour,
 		Unanswered: true}
+}
+
+func settlementsOf(items []Item, verb Verb) (batch []Settlement) {
+	for _, item := range items {
+		batch = append(batch, settlementOf(item, verb))
+	}
+	return batch
 }
 
 var verbs = []Verb{Dispatched, Retry, Release, Fail}

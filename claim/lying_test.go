@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
-	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -82,7 +81,6 @@ func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
 	}
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("PGDISPATCH_SEED=%d", seed), func(t *testing.T) {
-			t.Parallel()
 			lie(t, seed)
 		})
 	}
@@ -90,9 +88,7 @@ func TestAMemoryThatLiesPassesNoLimitAndLosesNothing(t *testing.T) {
 
 // lie runs replicas whose memories are falsified until every item has ended.
 func lie(t *testing.T, seed uint64) {
-	c := &claimers{bench: newBench(t)}
-	_, err := c.ChangeSettings(t.Context(), operate.Patch{"max_claims": maxClaims}, "me")
-	require.NoError(t, err)
+	c := newClaimers(t)
 	limitOf, known := map[string]int{"k": 3}, []schedule.WorkspaceID{}
 	c.Execute("insert into pgdispatch.limits (key, max_concurrent) values ('k', 3)")
 	for n, limit := range limits {
@@ -106,28 +102,18 @@ func lie(t *testing.T, seed uint64) {
 			where d.workspace_id = $1::uuid`, id, items)
 	}
 	c.Execute("update pgdispatch.workspaces set max_burst_workflows = 4")
-	c.Execute(audit)
 	c.open.Store(int64(len(limits) * items))
 	numbers := sqltest.Scalar[[]int64](c.Shop, "select array_agg(w.wake_number) from pgdispatch.workspaces w")
 	told := &truths{workspaces: map[schedule.Epoch]map[schedule.WorkspaceID][]schedule.Receipt{},
 		leased: map[schedule.Epoch][]schedule.Receipt{}}
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var all sync.WaitGroup
 	liars := make([]*liar, replicas)
-	for n := range liars {
+	c.atOnce(replicas, func(ctx context.Context, n int) error {
 		l := &liar{claimers: c, Store: c.replica(fmt.Sprintf("replica %d", n)), dice: rand.New(rand.NewPCG(seed, uint64(n))),
 			truths: told, known: known, numbers: numbers}
 		liars[n] = l
-		all.Go(func() {
-			if err := l.work(ctx); err != nil {
-				t.Error(err)
-				cancel()
-			}
-		})
-	}
-	all.Wait()
+		return c.work(ctx, l.Store, l.dice, l.claim)
+	})
 	lies, single, declined, procedure := 0, 0, 0, 0
 	for _, l := range liars {
 		lies += l.lies
@@ -139,7 +125,7 @@ func lie(t *testing.T, seed uint64) {
 	require.Positive(t, single)
 	require.Positive(t, declined)
 	require.Positive(t, procedure)
-	require.Zero(t, c.open.Load())
+	c.requireEnded()
 	most := c.requireNoLimitPassed(limitOf)
 	bursts := 0
 	for n, limit := range limits {
@@ -148,48 +134,15 @@ func lie(t *testing.T, seed uint64) {
 		bursts += max(active-limit, 0)
 	}
 	require.Positive(t, bursts, "no workspace burst")
-	require.Zero(t, sqltest.Scalar[int](c.Shop, `select count(*) from pgdispatch.workflow_execution_queue
-		where status not in ('COMPLETED', 'FAILED') or stage in ('HOLDS', 'DOUBT')`))
 }
 
-// work claims and settles until every item has ended.
-func (l *liar) work(ctx context.Context) error {
-	var running []string
-	for l.open.Load() > 0 {
-		batch, err := l.claim(ctx)
-		if err != nil {
-			return err
-		}
+// claim claims from the memory, from an invented proposal, or from a correct memory, and counts the statements.
+func (l *liar) claim(ctx context.Context) (batch Batch, err error) {
+	defer func() {
 		l.sent.Single += batch.Statements.Single
 		l.sent.Declined += batch.Statements.Declined
 		l.sent.Procedure += batch.Statements.Procedure
-		for _, item := range batch.Items {
-			if other, taken := l.held.LoadOrStore(item.ID, item.Token); taken {
-				return fmt.Errorf("item %d is claimed with token %d and with token %v", item.ID, item.Token, other)
-			}
-		}
-		for _, item := range batch.Items {
-			dispatched, err := l.claimers.settle(ctx, l.Store, item, l.dice)
-			if err != nil {
-				return err
-			}
-			if dispatched {
-				running = append(running, item.ExecutionID)
-			}
-		}
-		for len(running) > 0 && (len(batch.Items) == 0 || l.coin()) {
-			if first, err := l.Finish(ctx, running[0], "COMPLETED", "", ""); err != nil || !first {
-				return fmt.Errorf("finish: first %t, %w", first, err)
-			}
-			running = running[1:]
-			l.open.Add(-1)
-		}
-	}
-	return nil
-}
-
-// claim claims from the memory, from an invented proposal, or from a correct memory.
-func (l *liar) claim(ctx context.Context) (batch Batch, err error) {
+	}()
 	m := &l.memory
 	if m.seen == "" || l.n(3) == 0 {
 		m.seen = "" // reload all waiting items

@@ -17,15 +17,12 @@ func (b *bench) keyed(workspace string, items int) {
 
 // drains claims and ends until nothing is left, and returns how many items it got and in how many claims.
 func (b *bench) drains() (items, claims int) {
-	b.t.Helper()
 	for more := true; more; claims++ {
-		batch, err := b.Claim(b.t.Context(), 100)
-		require.NoError(b.t, err)
+		batch := b.claim(100)
 		require.Zero(b.t, batch.Unannounced)
 		for _, item := range batch.Items {
-			_, err := b.Settle(b.t.Context(), Dispatched, []Settlement{{ID: item.ID, Token: item.Token, RunID: "run"}})
-			require.NoError(b.t, err)
-			_, err = b.Finish(b.t.Context(), item.ExecutionID, "COMPLETED", "", "")
+			b.settle(Dispatched, settlementOf(item, Dispatched))
+			_, err := b.Finish(b.t.Context(), item.ExecutionID, "COMPLETED", "", "")
 			require.NoError(b.t, err)
 		}
 		items += len(batch.Items)
@@ -36,14 +33,12 @@ func (b *bench) drains() (items, claims int) {
 
 // A look reads some of what a transaction has enqueued, and later looks the rest.
 func TestAGreatTransactionIsReadInPages(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	other := b.NewWorkspace("other", 5)
-	b.claimed(b.Store, 1)
+	b.claimed(1)
 	b.keyed(b.Shop.Shop, mostArrivals+100)
 	b.Insert(other, 1)
-	batch, err := b.Claim(t.Context(), 5)
-	require.NoError(t, err)
+	batch := b.claim(5)
 	require.Len(t, b.memory.unread, 1)
 	require.Zero(t, batch.LookAgainIn)
 	require.True(t, slices.ContainsFunc(batch.Items, func(i Item) bool { return i.WorkspaceID == other }))
@@ -54,9 +49,8 @@ func TestAGreatTransactionIsReadInPages(t *testing.T) {
 }
 
 func TestManyWorkspacesThatArriveAtOnceAreReadInPages(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	b.claimed(b.Store, 1)
+	b.claimed(1)
 	b.Execute(`with w as (
 			insert into pgdispatch.workspaces (name) select 'tenant ' || n from generate_series(1, 1200) n returning id
 		), d as (
@@ -65,20 +59,16 @@ func TestManyWorkspacesThatArriveAtOnceAreReadInPages(t *testing.T) {
 		)
 		insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
 		select d.id, 1, '{"nodes": []}' from d`)
-	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
-		select d.workspace_id, d.id from pgdispatch.workflow_definitions d join pgdispatch.workspaces w on w.id =
-			d.workspace_id
-		where w.name like 'tenant %'`)
+	b.enqueue("priority", "0")
 	got, claims := b.drains()
-	require.Equal(t, 1200, got)
+	require.Equal(t, 1201, got)
 	require.Less(t, claims, 25)
 	require.Empty(t, b.memory.unread)
 }
 
 func TestManySmallTransactionsAreReadAtOnce(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	b.claimed(b.Store, 1)
+	b.claimed(1)
 	b.Execute(`do $$
 		begin
 			for n in 1 .. 1010 loop
@@ -89,8 +79,7 @@ func TestManySmallTransactionsAreReadAtOnce(t *testing.T) {
 		end $$`)
 	other := b.NewWorkspace("other", 5)
 	b.Insert(other, 1)
-	batch, err := b.Claim(t.Context(), 2)
-	require.NoError(t, err)
+	batch := b.claim(2)
 	require.Empty(t, b.memory.unread)
 	require.True(t, slices.ContainsFunc(batch.Items, func(i Item) bool { return i.WorkspaceID == other }))
 	got, _ := b.drains()
@@ -99,15 +88,13 @@ func TestManySmallTransactionsAreReadAtOnce(t *testing.T) {
 
 // A key that is full is not asked for: the page says so.
 func TestFullKeysThatArriveAtOnceAreNotAskedFor(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	b.claimed(b.Store, 1)
+	b.claimed(1)
 	b.Execute("insert into pgdispatch.limits (key, max_concurrent) select 'key ' || n, 0 from generate_series(1, 1100) n")
 	b.keyed(b.Shop.Shop, 1100)
 	asked := 0
 	for more := true; more; {
-		batch, err := b.Claim(t.Context(), 100)
-		require.NoError(t, err)
+		batch := b.claim(100)
 		require.Empty(t, batch.Items)
 		asked += batch.Asked
 		more = batch.More || batch.LookAgainIn == 0
@@ -120,20 +107,10 @@ func TestFullKeysThatArriveAtOnceAreNotAskedFor(t *testing.T) {
 
 // A compare reads what waits before it reads what has changed.
 func TestAnItemThatAnotherReplicaClaimsDuringACompareIsNotMissed(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	b.claimed(b.Store, 1)
+	b.claimed(1)
 	b.Insert(b.Shop.Shop, 1)
-	b.memory.unread = []unread{{}}
-	found, all, err := b.readWaiting(t.Context(), unread{}, pageQueues)
-	require.NoError(t, err)
-	require.Len(t, all, 1)
-	batch, err := b.replica("b").Claim(t.Context(), 1)
-	require.NoError(t, err)
-	require.Len(t, batch.Items, 1)
-	missed, err := b.learnPage(t.Context(), unread{}, found, all)
-	require.NoError(t, err)
-	require.Zero(t, missed)
+	require.Zero(t, b.compares(func() { require.Len(t, b.with(b.replica("b")).claim(1).Items, 1) }))
 	b.hidden(b.Shop.Shop, 0, -time.Minute, "3")
 	require.Equal(t, 1, b.aMinuteLater(Wanted{AtMost: 0}).Unannounced)
 }

@@ -10,13 +10,12 @@ import (
 )
 
 func TestEverythingButClaimsGoesThroughAsync(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	closed, err := pgxpool.New(t.Context(), sqltest.URL(t))
 	require.NoError(t, err)
 	closed.Close()
 	b.Async = closed
-	item := b.claimed(b.Store, 1)[0]
+	item := b.claimed(1)[0]
 	for _, verb := range verbs {
 		_, err := b.Settle(t.Context(), verb, []Settlement{settlementOf(item, verb)})
 		require.Error(t, err)

@@ -12,7 +12,6 @@ import (
 // poison adds a user-defined trigger that rejects updates of items whose idempotency key begins with "poison" if the
 // condition holds.
 func (b *bench) poison(when string) {
-	b.t.Helper()
 	b.Execute(`create function public.audit() returns trigger language plpgsql as $$ begin
 		raise exception 'audit says no to %', new.idempotency_key; end $$`)
 	b.Execute(`create trigger audit after update on pgdispatch.workflow_execution_queue for each row
@@ -21,15 +20,13 @@ func (b *bench) poison(when string) {
 
 // marked enqueues an item with that key in a workspace, ahead of its other items.
 func (b *bench) marked(workspace, key string) int64 {
-	b.t.Helper()
-	return sqltest.Scalar[int64](b.Shop, `insert into pgdispatch.workflow_execution_queue (workspace_id,
-		workflow_definition_id, idempotency_key, run_at)
+	return sqltest.Scalar[int64](b.Shop, `insert into pgdispatch.workflow_execution_queue
+			(workspace_id, workflow_definition_id, idempotency_key, run_at)
 		select d.workspace_id, d.id, $2, now() - interval '1 hour' from pgdispatch.workflow_definitions d
-			where d.workspace_id = $1::uuid returning id`, workspace, key)
+		where d.workspace_id = $1::uuid returning id`, workspace, key)
 }
 
 func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	other := b.NewWorkspace("other", 100)
 	b.poison("new.status = 'CLAIMED'")
@@ -40,8 +37,7 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 	var claimed int
 	var parked []Parked
 	for range 12 {
-		batch, err := b.Claim(t.Context(), 50)
-		require.NoError(t, err)
+		batch := b.claim(50)
 		claimed += len(batch.Items)
 		parked = append(parked, batch.Parked...)
 	}
@@ -60,24 +56,18 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 	require.Contains(t, items[0].LastError, "parked, retried at")
 
 	// Another replica skips it too, and does not report it as unannounced.
-	second := b.replica("b")
 	b.Insert(b.Shop.Shop, 3)
-	batch, err := second.Claim(t.Context(), 50)
-	require.NoError(t, err)
+	batch := b.with(b.replica("b")).claim(50)
 	require.Len(t, batch.Items, 3)
 	require.Empty(t, batch.Parked)
 	b.Store.memory.comparedAt = time.Time{}
-	batch, err = b.Claim(t.Context(), 50)
-	require.NoError(t, err)
-	require.Zero(t, batch.Unannounced)
+	require.Zero(t, b.claim(50).Unannounced)
 
 	// It is retried when due, and claimed once the trigger is fixed.
 	again := func() Batch {
 		b.Execute("update pgdispatch.parked_items set try_at = '-infinity'")
 		b.Store.memory.comparedAt = time.Time{}
-		batch, err := b.Claim(t.Context(), 50)
-		require.NoError(t, err)
-		return batch
+		return b.claim(50)
 	}
 	for _, minutes := range []int{1, 2} { // until the next try
 		batch = again()
@@ -97,7 +87,6 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 }
 
 func TestAWorkspaceOfItemsThatAreRefusedHoldsUpNoOther(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	other := b.NewWorkspace("other", 100)
 	b.poison("new.status = 'CLAIMED'")
@@ -114,26 +103,17 @@ func TestAWorkspaceOfItemsThatAreRefusedHoldsUpNoOther(t *testing.T) {
 		require.Less(t, calls, 20)
 	}
 	require.LessOrEqual(t, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.parked_items"), mostOfWorkspace)
-	batch, err := b.Claim(t.Context(), 10)
-	require.NoError(t, err, "the whole workspace is skipped")
-	require.Empty(t, batch.Items)
+	require.Empty(t, b.claim(10).Items)
 }
 
 func TestItemsBesideOneThatIsRefusedAreSettledAndRenewed(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.marked(b.Shop.Shop, "poison")
-	items := b.claimed(b.Store, 6)
+	items := b.claimed(6)
 	b.poison("true")
-	held := make([]Held, len(items))
-	settlements := make([]Settlement, len(items))
-	for n, item := range items {
-		held[n], settlements[n] = Held{item.ID, item.Token}, settlementOf(item, Dispatched)
-	}
-	renewed, err := b.Heartbeat(t.Context(), held)
-	require.NoError(t, err)
-	require.Len(t, renewed, len(items)-1)
-	_, _, err = b.SettleAndClaim(t.Context(), settlements, Wanted{AtMost: 3})
+	settlements := settlementsOf(items, Dispatched)
+	require.Len(t, b.renew(items...), len(items)-1)
+	_, _, err := b.SettleAndClaim(t.Context(), settlements, Wanted{AtMost: 3})
 	require.ErrorIs(t, err, ErrApart)
 	settled, err := b.Settle(t.Context(), Dispatched, settlements)
 	require.ErrorContains(t, err, "audit says no")
@@ -142,25 +122,18 @@ func TestItemsBesideOneThatIsRefusedAreSettledAndRenewed(t *testing.T) {
 }
 
 func TestAnExpiredLeaseThatIsRefusedKeepsNoOther(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	id := b.marked(b.Shop.Shop, "poison")
-	b.claimed(b.Store, 4)
-	b.Execute("update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp() - interval '1 ms' " +
-		"where status = 'CLAIMED'")
+	b.expire(b.claimed(4)...)
 	b.poison("new.status = 'PENDING'")
-	swept, err := b.Sweep(t.Context(), 10)
-	require.NoError(t, err)
-	require.Equal(t, 3, swept.Requeued)
+	require.Equal(t, 3, b.sweep().Requeued)
 	require.Contains(t, sqltest.Scalar[string](b.Shop, "select error from pgdispatch.parked_items where item_id = $1", id),
 		"its expired lease cannot be ended: audit says no")
-	require.Equal(t, "CLAIMED",
-		sqltest.Scalar[string](b.Shop, "select status from pgdispatch.workflow_execution_queue where id = $1", id))
+	require.Equal(t, "CLAIMED", b.Status(id))
 }
 
 // An error that affects every row is not blamed on one item.
 func TestWhatRefusesEveryClaimParksNothing(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Insert(b.Shop.Shop, 5)
 	b.Execute("alter function pgdispatch.claim_rows rename to gone")
@@ -171,7 +144,6 @@ func TestWhatRefusesEveryClaimParksNothing(t *testing.T) {
 
 // A definition without a namespace has that of the replica.
 func TestOnlyAnItemThatTheClaimWouldTakeIsParked(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Store.Namespace = "own"
 	b.marked(b.Shop.Shop, "of the own namespace")
@@ -181,9 +153,7 @@ func TestOnlyAnItemThatTheClaimWouldTakeIsParked(t *testing.T) {
 		workflow_definition_id, idempotency_key)
 		select d.workspace_id, d.id, 'poison' from pgdispatch.workflow_definitions d where d.name = 'other' returning id`)
 	b.poison("new.status = 'CLAIMED'")
-	batch, _, err := b.SettleAndClaim(t.Context(), nil,
-		Wanted{AtMost: 1, Look: true, Namespaces: map[string]int{"own": 0}})
-	require.NoError(t, err)
+	batch := b.want(Wanted{AtMost: 1, Look: true, Namespaces: map[string]int{"own": 0}})
 	require.Len(t, batch.Parked, 1)
 	require.Equal(t, id, batch.Parked[0].ID)
 }

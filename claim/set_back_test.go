@@ -17,7 +17,6 @@ type underAnotherClock struct {
 }
 
 func newUnderAnotherClock(t *testing.T) *underAnotherClock {
-	t.Helper()
 	b := &underAnotherClock{bench: newBench(t)}
 	b.Execute("create schema other")
 	b.Execute("create table other.clock as select interval '1 hour' as ahead")
@@ -35,7 +34,6 @@ func newUnderAnotherClock(t *testing.T) *underAnotherClock {
 
 // setBack sets the clock back by an hour, and a sweeper brings back the rates.
 func (b *underAnotherClock) setBack() {
-	b.t.Helper()
 	b.Execute("update other.clock set ahead = '0'")
 	require.Equal(b.t, int64(1), sqltest.Scalar[int64](b.Shop,
 		"with r as (update pgdispatch.rates set at = now() - interval '1 minute' returning 1) select count(*) from r"))
@@ -43,84 +41,61 @@ func (b *underAnotherClock) setBack() {
 
 // rated claims the first of two items of a workspace that may start one in ten seconds.
 func (b *underAnotherClock) rated() {
-	b.t.Helper()
 	b.Execute("update pgdispatch.workspaces set max_starts_per_second = 0.1 where id = $1", b.Shop.Shop)
 	b.Insert(b.Shop.Shop, 2)
-	first, err := b.Claim(b.t.Context(), 10)
-	require.NoError(b.t, err)
+	first := b.claim(10)
 	require.Len(b.t, first.Items, 1)
 	require.Greater(b.t, first.LookAgainIn, 5*time.Second)
 }
 
 func TestALookThatFindsTheClockSetBackForgetsWhatLiesAhead(t *testing.T) {
-	t.Parallel()
 	b := newUnderAnotherClock(t)
 	b.rated()
-	again, err := b.Claim(t.Context(), 10)
-	require.NoError(t, err)
-	require.Empty(t, again.Items)
+	require.Empty(t, b.claim(10).Items)
 	b.setBack()
-	again, err = b.Claim(t.Context(), 10)
-	require.NoError(t, err)
-	require.Len(t, again.Items, 1)
+	require.Len(t, b.claim(10).Items, 1)
 	require.Equal(t, 1, b.setBacks)
-	_, err = b.Claim(t.Context(), 10)
-	require.NoError(t, err)
+	b.claim(10)
 	require.Equal(t, 1, b.setBacks, "once")
 }
 
 func TestAClaimThatFindsTheClockSetBackIsFollowedByALoad(t *testing.T) {
-	t.Parallel()
 	b := newUnderAnotherClock(t)
 	other := b.NewWorkspace("other", 5)
 	b.rated()
 	b.Insert(other, 2)
-	batch, err := b.Claim(t.Context(), 1)
-	require.NoError(t, err)
-	require.Len(t, batch.Items, 1)
+	require.Len(t, b.claim(1).Items, 1)
 	b.setBack()
-	batch, _, err = b.SettleAndClaim(t.Context(), nil, Wanted{AtMost: 1, Quiet: true})
-	require.NoError(t, err)
+	batch := b.want(Wanted{AtMost: 1, Quiet: true})
 	require.Len(t, batch.Items, 1)
 	require.Equal(t, 1, b.setBacks)
 	require.Zero(t, batch.LookAgainIn)
-	batch, _, err = b.SettleAndClaim(t.Context(), nil, Wanted{AtMost: 10, Quiet: true})
-	require.NoError(t, err)
-	require.Len(t, batch.Items, 1, "the rate allows it by the new time")
+	require.Len(t, b.want(Wanted{AtMost: 10, Quiet: true}).Items, 1, "the rate allows it by the new time")
 	require.Equal(t, 1, b.setBacks)
 }
 
 // A jump forward needs no load: whatever was waited for is due.
 func TestAClockThatIsSetForwardIsNotReportedAsSetBack(t *testing.T) {
-	t.Parallel()
 	b := newUnderAnotherClock(t)
 	b.rated()
 	b.Execute("update other.clock set ahead = '2 hours'")
-	batch, err := b.Claim(t.Context(), 10)
-	require.NoError(t, err)
-	require.Len(t, batch.Items, 1, "its ten seconds have passed")
+	require.Len(t, b.claim(10).Items, 1, "its ten seconds have passed")
 	require.Zero(t, b.setBacks)
 }
 
 // Between the set-back and the sweep that brings times back, a claim may learn that a rate allows nothing for an hour.
 func TestARateThatIsBroughtBackIsAskedForAgain(t *testing.T) {
-	t.Parallel()
 	b := newUnderAnotherClock(t)
 	b.Execute("insert into pgdispatch.limits (key, max_starts, per) values ('k', '{1}', '{1 min}')")
-	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
-		select d.workspace_id, d.id, 'k' from pgdispatch.workflow_definitions d, generate_series(1, 2)`)
-	first, err := b.Claim(t.Context(), 10)
-	require.NoError(t, err)
-	require.Len(t, first.Items, 1)
+	b.enqueue("limit_key", "'k'")
+	b.enqueue("limit_key", "'k'")
+	require.Len(t, b.claim(10).Items, 1)
 	b.Execute("update other.clock set ahead = '0'")
-	early, err := b.Claim(t.Context(), 10)
-	require.NoError(t, err)
+	early := b.claim(10)
 	require.Empty(t, early.Items)
 	require.Greater(t, early.LookAgainIn, time.Hour)
 	brought, err := b.BringBack(t.Context(), 500)
 	require.NoError(t, err)
 	require.Positive(t, brought.Times)
-	later, err := b.Claim(t.Context(), 10)
-	require.NoError(t, err)
-	require.LessOrEqual(t, later.LookAgainIn, 63*time.Second, "a period and its twentieth")
+	require.LessOrEqual(t, b.claim(10).LookAgainIn, 63*time.Second, "a period and its twentieth")
 }

@@ -19,12 +19,9 @@ func TestSettleMovesTheItem(t *testing.T) {
 		Fail:       "FAILED attempts=1 failures=1 unknown=false error=boom execution=FAILED run= watcher=a",
 	} {
 		t.Run(string(verb), func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
-			item := b.claimed(b.Store, 1)[0]
-			ids, err := b.Settle(t.Context(), verb, []Settlement{settlementOf(item, verb)})
-			require.NoError(t, err)
-			require.Equal(t, []int64{item.ID}, ids)
+			item := b.claimed(1)[0]
+			require.Equal(t, []int64{item.ID}, b.settle(verb, settlementOf(item, verb)))
 			require.Equal(t, want, sqltest.Scalar[string](b.Shop, `select q.status || ' attempts=' || q.attempt_count
 				|| ' failures=' || q.failure_count
 				|| ' unknown=' || q.outcome_unknown || ' error=' || coalesce(q.last_error, '') || ' execution=' || e.status
@@ -38,59 +35,44 @@ func TestSettleMovesTheItem(t *testing.T) {
 }
 
 func TestSettleReportsExactlyWhatItMoved(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	items := b.claimed(b.Store, 6)
+	items := b.claimed(6)
 	b.expire(items[1])
 	batch := []Settlement{{ID: 999999, Token: 1}}
 	for n := len(items) - 1; n >= 0; n-- { // in reverse order
 		batch = append(batch, Settlement{ID: items[n].ID, Token: items[n].Token, RunID: "run-" + items[n].ExecutionID})
 	}
 	batch[1].Token++ // of items[5]
-	ids, err := b.Settle(t.Context(), Dispatched, batch)
-	require.NoError(t, err)
-	require.ElementsMatch(t, []int64{items[0].ID, items[2].ID, items[3].ID, items[4].ID}, ids)
+	require.ElementsMatch(t, []int64{items[0].ID, items[2].ID, items[3].ID, items[4].ID}, b.settle(Dispatched, batch...))
 	require.Equal(t, 4,
 		sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.workflow_executions where run_id = 'run-' || id"),
 		"each execution has its own run")
 }
 
 func TestSettleOfNothingAndOfAnUnknownVerb(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for _, verb := range verbs {
-		ids, err := b.Settle(t.Context(), verb, nil)
-		require.NoError(t, err)
-		require.Empty(t, ids)
+		require.Empty(t, b.settle(verb))
 	}
 	_, err := b.Settle(t.Context(), "forget", nil)
 	require.ErrorContains(t, err, `unknown verb "forget"`)
 }
 
 func TestReleaseWithoutAnErrorKeepsTheLastOne(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	item := b.claimed(b.Store, 1)[0]
-	_, err := b.Settle(t.Context(), Retry, []Settlement{{ID: item.ID, Token: item.Token, Error: "boom"}})
-	require.NoError(t, err)
-	batch, err := b.Claim(t.Context(), 1)
-	require.NoError(t, err)
-	item = batch.Items[0]
-	_, err = b.Settle(t.Context(), Release, []Settlement{{ID: item.ID, Token: item.Token}})
-	require.NoError(t, err)
+	item := b.claimed(1)[0]
+	b.settle(Retry, Settlement{ID: item.ID, Token: item.Token, Error: "boom"})
+	item = b.claim(1).Items[0]
+	b.settle(Release, Settlement{ID: item.ID, Token: item.Token})
 	require.Equal(t, "boom", sqltest.Scalar[string](b.Shop, "select last_error from pgdispatch.workflow_execution_queue"))
 }
 
 func TestAnyCleanErrorCanBeStored(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for name, text := range map[string]string{"NUL": "a\x00b", "not UTF-8": "a\xff\xc3(b", "lines": "a\r\nb",
 		"long": strings.Repeat("日", 3000)} {
-		item := b.claimed(b.Store, 1)[0]
-		ids, err := b.Settle(t.Context(), Fail,
-			[]Settlement{{ID: item.ID, Token: item.Token, Error: text, Delay: time.Second}})
-		require.NoError(t, err, name)
-		require.Len(t, ids, 1, name)
+		item := b.claimed(1)[0]
+		require.Len(t, b.settle(Fail, Settlement{ID: item.ID, Token: item.Token, Error: text, Delay: time.Second}), 1, name)
 		require.Equal(t, postgres.Clean(text),
 			sqltest.Scalar[string](b.Shop, "select last_error from pgdispatch.workflow_execution_queue where id = $1", item.ID),
 			name)

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
-	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 func TestTheStatementOfALineIsSentOnlyForWhatItServes(t *testing.T) {
@@ -42,15 +41,10 @@ func TestTheStatementOfALineIsSentOnlyForWhatItServes(t *testing.T) {
 }
 
 func TestAClaimThatIsDeclinedIsMadeByTheProcedure(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	claims := func() Statements {
-		t.Helper()
 		b.Insert(b.Shop.Shop, 1)
-		batch, err := b.Claim(t.Context(), 1)
-		require.NoError(t, err)
-		require.Len(t, batch.Items, 1)
-		return batch.Statements
+		return b.claim(1).Statements
 	}
 	single, procedure := Statements{Single: 1}, Statements{Procedure: 1}
 	require.Equal(t, procedure, claims(), "no epoch has begun")
@@ -64,36 +58,24 @@ func TestAClaimThatIsDeclinedIsMadeByTheProcedure(t *testing.T) {
 }
 
 func TestADeclinedClaimIsProposedAnewWithWhatItsLookFound(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	b.claimed(b.Store, 1)
+	b.claimed(1)
 	b.Insert(b.Shop.Shop, 3)
-	_, err := b.Claim(t.Context(), 1)
-	require.NoError(t, err)
-	first := sqltest.Scalar[int64](b.Shop, `insert into pgdispatch.workflow_execution_queue
-			(workspace_id, workflow_definition_id, run_at)
-		select w.id, d.id, now() - interval '1 hour'
-		from pgdispatch.workspaces w join pgdispatch.workflow_definitions d on d.workspace_id = w.id returning id`)
+	b.claim(1)
+	first := b.enqueue("run_at", "now() - interval '1 hour'")
 	b.Execute("update pgdispatch.workspaces set max_starts_per_second = 1000")
-	batch, _, err := b.SettleAndClaim(t.Context(), nil, Wanted{AtMost: 1})
-	require.NoError(t, err)
+	batch := b.want(Wanted{AtMost: 1})
 	require.Equal(t, 1, batch.Statements.Declined)
 	require.Equal(t, first, batch.Items[0].ID)
-	batch, _, err = b.SettleAndClaim(t.Context(), nil, Wanted{AtMost: 9, Quiet: true})
-	require.NoError(t, err)
-	require.Len(t, batch.Items, 2)
+	require.Len(t, b.want(Wanted{AtMost: 9, Quiet: true}).Items, 2)
 }
 
 func TestASettleIsKeptIfTheClaimWithItIsDeclined(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	held := b.claimed(b.Store, 2)
+	held := b.claimed(2)
 	b.expire(held[1])
 	b.Insert(b.Shop.Shop, 1)
-	batch, settled, err := b.SettleAndClaim(t.Context(), []Settlement{settlementOf(held[0], Dispatched)},
-		Wanted{AtMost: 3, Look: true})
-	require.NoError(t, err)
-	require.Equal(t, []int64{held[0].ID}, settled)
+	batch := b.settleAndClaim(held[0], 3)
 	require.Equal(t, Statements{Declined: 1, Procedure: 1}, batch.Statements)
 	require.Len(t, batch.Items, 1)
 	require.Equal(t, "DISPATCHED", b.Status(held[0].ID))
@@ -101,39 +83,28 @@ func TestASettleIsKeptIfTheClaimWithItIsDeclined(t *testing.T) {
 }
 
 func TestASettleIsKeptIfTheClaimAfterADeclinedOneFails(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	held := b.claimed(b.Store, 2)
+	held := b.claimed(2)
 	b.expire(held[1])
 	b.poison("new.status = 'CLAIMED'")
 	refused := b.marked(b.Shop.Shop, "poison")
-	batch, settled, err := b.SettleAndClaim(t.Context(), []Settlement{settlementOf(held[0], Dispatched)},
-		Wanted{AtMost: 3, Look: true})
-	require.NoError(t, err)
-	require.Equal(t, []int64{held[0].ID}, settled)
+	batch := b.settleAndClaim(held[0], 3)
 	require.Empty(t, batch.Items)
 	require.True(t, batch.More)
-	batch, err = b.Claim(t.Context(), 3)
-	require.NoError(t, err)
+	batch = b.claim(3)
 	require.Len(t, batch.Parked, 1)
 	require.Equal(t, refused, batch.Parked[0].ID)
 }
 
 func TestAClaimOfOneLineWaitsForOtherClaims(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	b.claimed(b.Store, 1)
+	b.claimed(1)
 	b.Insert(b.Shop.Shop, 1)
-	other, err := b.Conns.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = other.Exec(t.Context(), "select pgdispatch.lock_claims()")
-	require.NoError(t, err)
+	other := b.open("select pgdispatch.lock_claims()")
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	_, err = b.Claim(ctx, 1)
+	_, err := b.Claim(ctx, 1)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NoError(t, other.Rollback(t.Context()))
-	batch, err := b.Claim(t.Context(), 1)
-	require.NoError(t, err)
-	require.Equal(t, Statements{Single: 1}, batch.Statements)
+	require.Equal(t, Statements{Single: 1}, b.claim(1).Statements)
 }

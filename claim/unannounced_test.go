@@ -1,22 +1,19 @@
 package claim
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // hidden inserts an item as logical replication does: triggers do not fire, and its transaction belongs to another
 // cluster.
 func (b *bench) hidden(workspace string, priority int, due time.Duration, xid string) int64 {
-	b.t.Helper()
-	tx, err := b.Conns.Begin(b.t.Context())
-	require.NoError(b.t, err)
-	_, err = tx.Exec(b.t.Context(), "set local session_replication_role = replica")
-	require.NoError(b.t, err)
+	tx := b.open("set local session_replication_role = replica")
 	var id int64
 	require.NoError(b.t, tx.QueryRow(b.t.Context(), `insert into pgdispatch.workflow_execution_queue (workspace_id,
 		workflow_definition_id, priority, run_at, enqueue_xid)
@@ -29,28 +26,29 @@ func (b *bench) hidden(workspace string, priority int, due time.Duration, xid st
 
 // aMinuteLater claims as if the full check of each minute were due.
 func (b *bench) aMinuteLater(wanted Wanted) Batch {
-	b.t.Helper()
 	b.memory.comparedAt = time.Time{}
 	wanted.Look, wanted.Quiet = true, true
-	batch, _, err := b.SettleAndClaim(b.t.Context(), nil, wanted)
+	return b.want(wanted)
+}
+
+// compares reads what waits and then what has changed, and returns how many lines the memory had missed.
+func (b *bench) compares(meanwhile func()) (missed int) {
+	b.memory.unread = []unread{{}}
+	found, all, err := b.readWaiting(b.t.Context(), unread{}, pageQueues)
 	require.NoError(b.t, err)
-	return batch
+	meanwhile()
+	missed, err = b.learnPage(b.t.Context(), unread{}, found, all)
+	require.NoError(b.t, err)
+	return missed
 }
 
 func TestACompareWaitsForATransactionThatHasBeenOpenForLongButNotForEver(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	b.claimed(b.Store, 1)
-	long, err := b.Conns.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = long.Rollback(context.Background()) }() // unless it has been
+	b.claimed(1)
+	long := b.open("select")
 	var running string
 	require.NoError(t, long.QueryRow(t.Context(), "select pg_current_xact_id()::text").Scan(&running))
-	look := func() int {
-		batch, _, err := b.SettleAndClaim(t.Context(), nil, Wanted{Look: true, Quiet: true})
-		require.NoError(t, err)
-		return batch.Unannounced
-	}
+	look := func() int { return b.want(Wanted{Look: true, Quiet: true}).Unannounced }
 	b.hidden(b.NewWorkspace("first", 5), 0, 0, "3")
 	require.Eventually(t, func() bool { return look() == 0 && b.memory.oldest == running },
 		10*time.Second, time.Millisecond, "those of other databases end")
@@ -79,34 +77,29 @@ func (b *bench) ids(batch Batch) []int64 {
 }
 
 func TestRowsThatNoTriggerSawAreFoundWithinAMinuteAndCountedOnce(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	unknown, later := b.NewWorkspace("unknown", 5), b.NewWorkspace("later", 5)
-	b.claimed(b.Store, 1)
+	b.claimed(1)
 	want := []int64{b.hidden(b.Shop.Shop, 0, 0, "3"), b.hidden(unknown, 0, 0, "9223372036854775807"),
 		b.hidden(unknown, 3, 0, "3")}
 	b.hidden(later, 0, time.Hour, "3")
-	batch, err := b.Claim(t.Context(), 10)
-	require.NoError(t, err)
+	batch := b.claim(10)
 	require.Empty(t, batch.Items, "the items are not announced")
 	found := b.aMinuteLater(Wanted{AtMost: 0})
 	require.Equal(t, 2, found.Unannounced, "two workspaces have due items")
 	require.Zero(t, b.aMinuteLater(Wanted{AtMost: 0}).Unannounced, "the items are known")
 	var given []int64
 	for batch.More = true; batch.More; given = append(given, b.ids(batch)...) {
-		batch, err = b.Claim(t.Context(), 10)
-		require.NoError(t, err)
+		batch = b.claim(10)
 	}
 	require.ElementsMatch(t, want, given)
 	require.Zero(t, b.aMinuteLater(Wanted{AtMost: 10}).Unannounced)
 }
 
 func TestAnUrgentRowThatNobodyAnnouncedGoesFirstOnceItIsFound(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Insert(b.Shop.Shop, 3)
-	_, err := b.Claim(t.Context(), 1)
-	require.NoError(t, err)
+	b.claim(1)
 	urgent := b.hidden(b.Shop.Shop, 5, 0, "3")
 	found := b.aMinuteLater(Wanted{AtMost: 1})
 	require.Equal(t, []int64{urgent}, b.ids(found))
@@ -114,85 +107,64 @@ func TestAnUrgentRowThatNobodyAnnouncedGoesFirstOnceItIsFound(t *testing.T) {
 }
 
 func TestWhatCouldNotBeClaimedAnywayIsNotUnannounced(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type given struct {
 		shut       string
 		namespaces map[string]int
-	}{
+	}
+	sqltest.Each(t, map[string]given{
 		"its workspace is full":           {shut: "update pgdispatch.workspaces set max_concurrent_workflows = 1"},
 		"its workspace is paused":         {shut: "update pgdispatch.workspaces set paused = true"},
 		"everything is paused":            {shut: "update pgdispatch.settings set paused = true"},
 		"its workspace's rate is used up": {shut: "update pgdispatch.workspaces set max_starts_per_second = 0.001"},
 		"its namespace takes no workflows": {shut: "update pgdispatch.workflow_definitions set namespace = 'shut'",
 			namespaces: map[string]int{"shut": 0}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			b.claimed(b.Store, 1)
-			b.Execute(c.shut)
-			b.Insert(b.Shop.Shop, 2)
-			for range 3 {
-				b.aMinuteLater(Wanted{AtMost: 5, Namespaces: c.namespaces})
-			}
-			b.hidden(b.Shop.Shop, 7, 0, "3")
-			batch := b.aMinuteLater(Wanted{AtMost: 5, Namespaces: c.namespaces})
-			require.Empty(t, batch.Items)
-			require.Zero(t, batch.Unannounced)
-		})
-	}
+	}, func(t *testing.T, c given) {
+		b := newBench(t)
+		b.claimed(1)
+		b.Execute(c.shut)
+		b.Insert(b.Shop.Shop, 2)
+		for range 3 {
+			b.aMinuteLater(Wanted{AtMost: 5, Namespaces: c.namespaces})
+		}
+		b.hidden(b.Shop.Shop, 7, 0, "3")
+		batch := b.aMinuteLater(Wanted{AtMost: 5, Namespaces: c.namespaces})
+		require.Empty(t, batch.Items)
+		require.Zero(t, batch.Unannounced)
+	})
 }
 
 func TestSettingsWithoutTheirRowAreNamedWithTheRemedy(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	_, err := b.Conns.Exec(t.Context(), "delete from pgdispatch.settings")
-	require.NoError(t, err)
-	_, err = b.Claim(t.Context(), 1)
+	b.Execute("delete from pgdispatch.settings")
+	_, err := b.Claim(t.Context(), 1)
 	require.ErrorContains(t, err, "pgdispatch.settings has no row: run `insert into pgdispatch.settings default values`")
-	_, err = b.Conns.Exec(t.Context(), "insert into pgdispatch.settings default values")
-	require.NoError(t, err)
-	b.Insert(b.Shop.Shop, 1)
-	b.claimed(b.Store, 1)
+	b.Execute("insert into pgdispatch.settings default values")
+	b.claimed(1)
 }
 
 func TestALimitThatIsRaisedDuringACompareAppliesAtOnce(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	b.claimed(b.Store, 1)
+	b.claimed(1)
 	b.Execute("update pgdispatch.workspaces set max_concurrent_workflows = null")
 	b.Execute("update pgdispatch.workspace_tiers set max_concurrent_workflows = 1")
 	b.Insert(b.Shop.Shop, 1)
-	batch, err := b.Claim(t.Context(), 10)
-	require.NoError(t, err)
-	require.Empty(t, batch.Items, "the workspace is full")
-	b.memory.unread = []unread{{}}
-	found, all, err := b.readWaiting(t.Context(), unread{}, pageQueues)
-	require.NoError(t, err)
-	b.Execute("update pgdispatch.workspace_tiers set max_concurrent_workflows = 5")
-	missed, err := b.learnPage(t.Context(), unread{}, found, all)
-	require.NoError(t, err)
-	require.Zero(t, missed)
-	batch, err = b.Claim(t.Context(), 10)
-	require.NoError(t, err)
-	require.Len(t, batch.Items, 1)
+	require.Empty(t, b.claim(10).Items, "the workspace is full")
+	require.Zero(t, b.compares(func() {
+		b.Execute("update pgdispatch.workspace_tiers set max_concurrent_workflows = 5")
+	}))
+	require.Len(t, b.claim(10).Items, 1)
 }
 
 // A crash of Postgres may lose commits that a replica has seen. Their transaction IDs are used again.
 func TestAnItemIsFoundWhoseTransactionHasTheIDOfALostOne(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	b.claimed(b.Store, 1)
-	var last int64
-	require.NoError(t, b.Conns.QueryRow(t.Context(),
-		"select pg_snapshot_xmax(pg_current_snapshot())::text::bigint").Scan(&last))
+	b.claimed(1)
+	last := sqltest.Scalar[int64](b.Shop, "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
 	b.memory.seen = fmt.Sprintf("%d:%d:", last+20, last+20)
 	b.Execute("delete from pgdispatch.epoch") // as the crash does
 	b.Insert(b.Shop.Shop, 1)
 	for range 30 {
 		b.Execute("select pg_current_xact_id()")
 	}
-	batch, err := b.Claim(t.Context(), 1)
-	require.NoError(t, err)
-	require.Len(t, batch.Items, 1)
+	require.Len(t, b.claim(1).Items, 1)
 }

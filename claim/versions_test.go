@@ -42,9 +42,9 @@ func (b *bench) counting() *nodeReads {
 
 // bothStatements runs a test with claim_single and with the procedure.
 func bothStatements(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Parallel()
 	for name, prepare := range map[string]func(*bench){"single": func(*bench) {}, "procedure": (*bench).byProcedure} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			prepare(b)
 			test(t, b)
@@ -53,11 +53,10 @@ func bothStatements(t *testing.T, test func(t *testing.T, b *bench)) {
 }
 
 func TestNodeIDsOfAVersionAreReadOnce(t *testing.T) {
-	t.Parallel()
 	bothStatements(t, func(t *testing.T, b *bench) {
 		reads := b.counting()
 		for range 3 {
-			for _, item := range b.claimed(b.Store, 2) {
+			for _, item := range b.claimed(2) {
 				require.JSONEq(t, `["n1", "n2"]`, string(item.NodeIDs))
 				require.Empty(t, item.Problem)
 			}
@@ -67,24 +66,22 @@ func TestNodeIDsOfAVersionAreReadOnce(t *testing.T) {
 }
 
 func TestAChangedDefinitionAppliesToTheNextClaim(t *testing.T) {
-	t.Parallel()
 	bothStatements(t, func(t *testing.T, b *bench) {
-		old := b.claimed(b.Store, 1)[0]
+		old := b.claimed(1)[0]
 		b.Execute(`update pgdispatch.workflow_definition_versions set graph = '{"nodes": [{"id": "changed"}]}'`)
-		changed := b.claimed(b.Store, 1)[0]
+		changed := b.claimed(1)[0]
 		require.JSONEq(t, `["changed"]`, string(changed.NodeIDs))
 		require.Equal(t, old.WorkflowDefinitionVersionID, changed.WorkflowDefinitionVersionID)
 
 		b.Execute(`insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
 			select id, 9, '{"nodes": [{"id": "new"}]}' from pgdispatch.workflow_definitions`)
-		newest := b.claimed(b.Store, 1)[0]
+		newest := b.claimed(1)[0]
 		require.JSONEq(t, `["new"]`, string(newest.NodeIDs))
 		require.NotEqual(t, old.WorkflowDefinitionVersionID, newest.WorkflowDefinitionVersionID)
 	})
 }
 
 func TestItemsWhoseNodeIDsCannotBeReadWaitAgain(t *testing.T) {
-	t.Parallel()
 	bothStatements(t, func(t *testing.T, b *bench) {
 		reads := b.counting()
 		reads.before = func() error { return errors.New("connection lost") }
@@ -94,8 +91,7 @@ func TestItemsWhoseNodeIDsCannotBeReadWaitAgain(t *testing.T) {
 		require.Equal(t, 3, b.count("status = 'PENDING' and attempt_count = 0 and lost_lease_count = 0"))
 
 		reads.before = nil
-		batch, err := b.Claim(t.Context(), 3)
-		require.NoError(t, err)
+		batch := b.claim(3)
 		require.Len(t, batch.Items, 3)
 		for _, item := range batch.Items {
 			require.JSONEq(t, `["n1", "n2"]`, string(item.NodeIDs))
@@ -104,38 +100,32 @@ func TestItemsWhoseNodeIDsCannotBeReadWaitAgain(t *testing.T) {
 }
 
 func TestAnItemWhoseVersionWasDeletedSinceTheClaimIsNotStarted(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.counting().before = func() error {
 		b.Execute("delete from pgdispatch.workflow_definition_versions")
 		return nil
 	}
-	item := b.claimed(b.Store, 1)[0]
-	require.Equal(t, NoVersion, item.Problem)
+	require.Equal(t, NoVersion, b.claimed(1)[0].Problem)
 }
 
 func TestVersionsOfAnotherEpochAreForgotten(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	reads := b.counting()
-	b.claimed(b.Store, 1)
-	b.claimed(b.Store, 1)
+	b.claimed(1)
+	b.claimed(1)
 	require.Equal(t, 1, reads.reads)
 	b.Execute("update pgdispatch.epoch set id = gen_random_uuid()") // as the first claim after a crash of Postgres
-	b.claimed(b.Store, 1)
-	b.claimed(b.Store, 1)
+	b.claimed(1)
+	b.claimed(1)
 	require.Equal(t, 2, reads.reads)
 }
 
 func TestAClaimThatFindsAnotherEpochIsFollowedByALoad(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Insert(b.Shop.Shop, 3)
-	_, err := b.Claim(t.Context(), 1)
-	require.NoError(t, err)
+	b.claim(1)
 	b.Execute("update pgdispatch.epoch set id = gen_random_uuid()")
-	batch, _, err := b.SettleAndClaim(t.Context(), nil, Wanted{AtMost: 1, Quiet: true})
-	require.NoError(t, err)
+	batch := b.want(Wanted{AtMost: 1, Quiet: true})
 	require.Len(t, batch.Items, 1)
 	require.Zero(t, batch.LookAgainIn, "the crash may have lost what the memory knows")
 	require.Empty(t, b.memory.seen)

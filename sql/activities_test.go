@@ -8,7 +8,6 @@ import (
 
 // activity adds a definition of an activity to a tenant's workspace.
 func (f fixture) activity(w tenant) tenant {
-	f.t.Helper()
 	w.definition = one[string](f, `insert into pgdispatch.workflow_definitions
 		(workspace_id, name, kind, workflow_type, task_queue, execution_timeout)
 		values ($1, 'send', 'activity', 'Send', 'mails', '1 hour') returning id::text`, w.workspace)

@@ -19,7 +19,6 @@ var parameters struct {
 // arguments returns the calls of a statement that tests make: those that it needs to do its work, or one with any
 // arguments of the right types.
 func (f fixture) arguments(verb string, id int64, execution, workspace string) [][]any {
-	f.t.Helper()
 	if calls := own(verb, id, execution, workspace); calls != nil {
 		return calls
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 func TestClaimLeavesWhatIsNotDueAndSaysWhenItIs(t *testing.T) {
@@ -152,21 +153,18 @@ func TestAnItemThatLostItsHolderThreeTimesIsAProblem(t *testing.T) {
 
 // A workspace caches its head's priority. If the head has disappeared unnoticed, the same claim finds the next item.
 func TestAHeadThatWasWithdrawnHidesNothingBehindIt(t *testing.T) {
-	t.Parallel()
-	for name, withdraw := range map[string]string{
+	sqltest.Each(t, map[string]string{
 		"cancelled": "select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue where id = $1",
 		"deleted":   "delete from pgdispatch.workflow_execution_queue where id = $1",
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "PRO")
-			f.maxClaims(0)
-			behind, head := f.at(w, 0, 0), f.at(w, 9, 0)
-			f.claim(10)
-			f.exec(withdraw, head)
-			f.maxClaims(10)
-			require.Equal(t, []int64{behind}, f.claimAll(10).ids(), name)
-		})
-	}
+	}, func(t *testing.T, withdraw string) {
+		f, w := openFor(t, "PRO")
+		f.maxClaims(0)
+		behind, head := f.at(w, 0, 0), f.at(w, 9, 0)
+		f.claim(10)
+		f.exec(withdraw, head)
+		f.maxClaims(10)
+		require.Equal(t, []int64{behind}, f.claimAll(10).ids())
+	})
 }
 
 func TestAHeadThatSomebodyHoldsIsPassedOver(t *testing.T) {
@@ -194,7 +192,6 @@ func TestClaimRowsSayHowLongTheyWaited(t *testing.T) {
 
 // sentAgo ages an item's first start.
 func (f fixture) sentAgo(id int64, ago time.Duration) {
-	f.t.Helper()
 	f.exec("update pgdispatch.workflow_executions set first_sent_at = clock_timestamp() - $2::interval "+
 		"where queue_item_id = $1", id, ago)
 }
@@ -279,14 +276,12 @@ func TestAnItemThatNamesItsIDMayHaveBeenStartedBeforeTheEpoch(t *testing.T) {
 
 // flood creates more urgent work than the replicas can do: n items of the highest priority before each claim.
 func (f fixture) flood(w tenant, n int) {
-	f.t.Helper()
 	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority)
 		select $1, $2, 100 from generate_series(1, $3::int)`, w.workspace, w.definition, n)
 }
 
 // overloaded has two workspaces without limits: the first is flooded, and the items of the second must not starve.
 func overloaded(t *testing.T) (f fixture, urgent, patient tenant) {
-	t.Helper()
 	f = open(t)
 	urgent, patient = f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
 	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")

@@ -7,41 +7,37 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // A replica's memory may be wrong in any way: these tests send what a wrong memory might send.
 
 func (f fixture) epoch() string {
-	f.t.Helper()
 	return one[string](f, "select coalesce((select id::text from pgdispatch.epoch), '')")
 }
 
 func (f fixture) lastToken() int64 {
-	f.t.Helper()
 	return one[int64](f, "select coalesce(pg_sequence_last_value('pgdispatch.lease_tokens'), 0)")
 }
 
 func TestAReceiptIsWorthNothingWhereItMayBeFalse(t *testing.T) {
-	t.Parallel()
-	for name, receipt := range map[string]func(epoch string, last int64) (string, entry){
+	sqltest.Each(t, map[string]func(epoch string, last int64) (string, entry){
 		"another epoch": func(_ string, last int64) (string, entry) { return nobody, entry{floor: last + 1, heldTo: last} },
 		"no epoch":      func(_ string, last int64) (string, entry) { return "", entry{floor: last + 1, heldTo: last} },
 		"with a token that nobody has drawn": func(epoch string, last int64) (string, entry) {
 			return epoch, entry{heldTo: last + 1000}
 		},
 		"from before the last claims": func(epoch string, _ int64) (string, entry) { return epoch, entry{} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "PRO")
-			f.items(w, 10)
-			require.Len(t, f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 3}}}).ids, 3)
-			epoch, e := receipt(f.epoch(), f.lastToken())
-			e.workspace, e.items = w.workspace, 4
-			s := f.ask(proposal{epoch: epoch, entries: []entry{e}})
-			require.Len(t, s.ids, 2, "five slots, three of them held")
-			require.EqualValues(t, 3, *s.counted(0))
-		})
-	}
+	}, func(t *testing.T, receipt func(epoch string, last int64) (string, entry)) {
+		f, w := openFor(t, "PRO")
+		f.items(w, 10)
+		require.Len(t, f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 3}}}).ids, 3)
+		epoch, e := receipt(f.epoch(), f.lastToken())
+		e.workspace, e.items = w.workspace, 4
+		s := f.ask(proposal{epoch: epoch, entries: []entry{e}})
+		require.Len(t, s.ids, 2, "five slots, three of them held")
+		require.EqualValues(t, 3, *s.counted(0))
+	})
 }
 
 func TestWhatAReceiptBoundsIsNotCounted(t *testing.T) {
@@ -75,43 +71,40 @@ func TestWhatIsLeasedIsCountedFromItsReceiptOn(t *testing.T) {
 }
 
 func TestGrantsAddUp(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type given struct {
 		limit  string
 		atMost int
 		given  int
-	}{
+	}
+	sqltest.Each(t, map[string]given{
 		"over the entries of a workspace": {"update pgdispatch.workspaces set max_concurrent_workflows = 6", 100,
 			12},
 		"over W":                   {"update pgdispatch.settings set max_claims = 7", 100, 7},
 		"over the owner's workers": {"", 9, 9},
 		"over the entries of a workspace, by its rate": {"update pgdispatch.workspaces set max_starts_per_second = 4", 100,
 			8},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := open(t)
-			var entries []entry
-			for range 2 {
-				w := f.tenant("ENTERPRISE")
-				f.items(w, 5)
-				for range 5 {
-					f.at(w, 5, 0)
-				}
-				entries = append(entries, entry{workspace: w.workspace, priority: 5, items: 5},
-					entry{workspace: w.workspace, items: 5})
+	}, func(t *testing.T, c given) {
+		f := open(t)
+		var entries []entry
+		for range 2 {
+			w := f.tenant("ENTERPRISE")
+			f.items(w, 5)
+			for range 5 {
+				f.at(w, 5, 0)
 			}
-			if c.limit != "" {
-				f.exec(c.limit)
-			}
-			require.Len(t, f.ask(proposal{atMost: c.atMost, entries: entries}).ids, c.given)
-		})
-	}
+			entries = append(entries, entry{workspace: w.workspace, priority: 5, items: 5},
+				entry{workspace: w.workspace, items: 5})
+		}
+		if c.limit != "" {
+			f.exec(c.limit)
+		}
+		require.Len(t, f.ask(proposal{atMost: c.atMost, entries: entries}).ids, c.given)
+	})
 }
 
 // The claimed row must still be the row that was examined.
 func TestAnItemThatIsChangedBesideAClaimIsNotTaken(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]string{
+	sqltest.Each(t, map[string]string{
 		"withdrawn": "select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue",
 		"postponed": "update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 hour'",
 		"lowered":   "update pgdispatch.workflow_execution_queue set priority = -7",
@@ -119,17 +112,15 @@ func TestAnItemThatIsChangedBesideAClaimIsNotTaken(t *testing.T) {
 		"claimed": "update pgdispatch.workflow_execution_queue " +
 			"set status = 'CLAIMED', claimed_by = 'x', claimed_at = now(), lease_expires_at = now() + interval '1 hour', " +
 			"lease_token = nextval('pgdispatch.lease_tokens')",
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "PRO")
-			f.item(w)
-			var s standing
-			f.beside(func(in fixture) { in.exec(change) }, func(in fixture) {
-				s = in.ask(proposal{entries: []entry{{workspace: w.workspace, items: 1}}})
-			})
-			require.Empty(t, s.ids)
+	}, func(t *testing.T, change string) {
+		f, w := openFor(t, "PRO")
+		f.item(w)
+		var s standing
+		f.beside(func(in fixture) { in.exec(change) }, func(in fixture) {
+			s = in.ask(proposal{entries: []entry{{workspace: w.workspace, items: 1}}})
 		})
-	}
+		require.Empty(t, s.ids)
+	})
 }
 
 func TestOnlyAClaimGivesAnItemASlot(t *testing.T) {
@@ -191,14 +182,10 @@ func TestWhoHoldsASuspectGetsNothing(t *testing.T) {
 	require.Len(t, f.ask(proposal{entries: more}).ids, 1)
 }
 
-func (f fixture) snapshot() string {
-	f.t.Helper()
-	return one[string](f, "select pg_current_snapshot()::text")
-}
+func (f fixture) snapshot() string { return one[string](f, "select pg_current_snapshot()::text") }
 
 // told returns the changes since a snapshot: workspaces, or "all".
 func (f fixture) told(seen string) []string {
-	f.t.Helper()
 	return all[string](f, "select distinct coalesce(l.workspace_id::text, 'all') from ("+sql.Text("look")+
 		") l where l.changed", seen, 1000, one[string](f, sql.Text("epoch")))
 }
@@ -212,11 +199,11 @@ type scene struct {
 }
 
 func TestEveryMoveSaysWhereToLook(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type given struct {
 		do  func(s scene)
 		all bool
-	}{
+	}
+	sqltest.Each(t, map[string]given{
 		"an end":          {do: func(s scene) { s.finish(s.running.ids()[0], "COMPLETED") }},
 		"a batch of ends": {do: func(s scene) { s.completed(s.running.ids()...) }},
 		"a release":       {do: func(s scene) { s.release(s.claimed, false) }},
@@ -243,37 +230,34 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 			s.exec("update pgdispatch.workspace_tiers set max_burst_workflows = 9")
 		}},
 		"a setting": {all: true, do: func(s scene) { s.maxClaims(9) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "PRO")
-			f.item(f.tenant("PRO"))
-			f.items(w, 2)
-			running := f.claim(1)
-			for *running.items[0].WorkspaceID != w.workspace {
-				running = f.claim(1)
-			}
-			f.dispatched(running)
-			claimed := f.claim(1)
-			for *claimed.items[0].WorkspaceID != w.workspace {
-				claimed = f.claim(1)
-			}
-			waiting := f.at(w, 0, time.Hour)
-			seen := f.snapshot()
-			require.Empty(t, f.told(seen))
-			c.do(scene{f, w, running, claimed, waiting})
-			want := w.workspace
-			if c.all {
-				want = "all"
-			}
-			require.Equal(t, []string{want}, f.told(seen))
-		})
-	}
+	}, func(t *testing.T, c given) {
+		f, w := openFor(t, "PRO")
+		f.item(f.tenant("PRO"))
+		f.items(w, 2)
+		running := f.claim(1)
+		for *running.items[0].WorkspaceID != w.workspace {
+			running = f.claim(1)
+		}
+		f.dispatched(running)
+		claimed := f.claim(1)
+		for *claimed.items[0].WorkspaceID != w.workspace {
+			claimed = f.claim(1)
+		}
+		waiting := f.at(w, 0, time.Hour)
+		seen := f.snapshot()
+		require.Empty(t, f.told(seen))
+		c.do(scene{f, w, running, claimed, waiting})
+		want := w.workspace
+		if c.all {
+			want = "all"
+		}
+		require.Equal(t, []string{want}, f.told(seen))
+	})
 }
 
 // hidden inserts items as logical replication does: triggers do not fire, and their transaction belongs to another
 // cluster.
 func (f fixture) hidden(w tenant, n int, xid string) (ids []int64) {
-	f.t.Helper()
 	f.untriggered(func(in fixture) {
 		ids = all[int64](in, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id,
 			enqueue_xid)

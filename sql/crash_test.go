@@ -26,7 +26,6 @@ type crashing struct {
 }
 
 func openCrashing(t testing.TB) crashing {
-	t.Helper()
 	cluster, url := sqltest.Private(t)
 	f := fixture{t: t, pool: sqltest.Pool(t, url), replicas: &sync.Map{}}
 	f.db = f.pool
@@ -36,7 +35,6 @@ func openCrashing(t testing.TB) crashing {
 // quietly runs what a replica does on a connection whose commits are asynchronous, while nothing else commits, and then
 // crashes the server. more are further settings of the connection.
 func (c crashing) quietly(act func(replica fixture), more ...string) {
-	c.t.Helper()
 	config := must(pgxpool.ParseConfig(c.url)).in(c.t)
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
 	for n := 0; n < len(more); n += 2 {
@@ -113,7 +111,6 @@ func TestPgdispatchDurableCommitsNoneWaitsForNoDisk(t *testing.T) {
 
 // verbsIn returns the statements that the first column of the page's tables names between two lines.
 func verbsIn(t *testing.T, page, from, to string) (verbs []string) {
-	t.Helper()
 	_, rest, found := strings.Cut(page, from)
 	require.True(t, found, from)
 	section, _, found := strings.Cut(rest, to)

@@ -19,40 +19,34 @@ type replay struct {
 }
 
 func (f fixture) replay(id int64) replay {
-	f.t.Helper()
 	return rowsOf[replay](f, "select r.id, r.execution_id::text, r.replayed from pgdispatch.replay($1) r",
 		f.execution(id))[0]
 }
 
 // replayed replays a dead letter and returns the new item.
 func (f fixture) replayed(id int64) int64 {
-	f.t.Helper()
 	r := f.replay(id)
 	require.True(f.t, r.Replayed, "item %d is replayed", id)
 	return *r.ID
 }
 
 func (f fixture) discard(id int64) bool {
-	f.t.Helper()
 	return one[bool](f, "select pgdispatch.discard($1)", f.execution(id))
 }
 
 // fail fails a batch permanently.
 func (f fixture) fail(b batch, reason string) []int64 {
-	f.t.Helper()
 	return all[int64](f, sql.Text("fail"), b.ids(), b.tokens(), repeated(len(b.items), reason))
 }
 
 // retry counts a failure for each item of a batch; they are due again immediately.
 func (f fixture) retry(b batch, reason string) []int64 {
-	f.t.Helper()
 	return all[int64](f, sql.Text("retry"), b.ids(), b.tokens(), repeated(len(b.items), reason),
 		repeated(len(b.items), time.Duration(0)), repeated(len(b.items), false))
 }
 
 // dead enqueues n items and fails them.
 func (f fixture) dead(w tenant, n int) []int64 {
-	f.t.Helper()
 	ids := f.items(w, n)
 	f.killed(n)
 	return ids
@@ -60,7 +54,6 @@ func (f fixture) dead(w tenant, n int) []int64 {
 
 // killed claims n items and fails them.
 func (f fixture) killed(n int) {
-	f.t.Helper()
 	for n > 0 {
 		b := f.claim(n)
 		require.NotEmpty(f.t, b.items, "a claim must find the items to fail")
@@ -70,7 +63,6 @@ func (f fixture) killed(n int) {
 }
 
 func (f fixture) listed() []int64 {
-	f.t.Helper()
 	return all[int64](f, "select id from pgdispatch.dead_letters order by id")
 }
 
@@ -290,7 +282,6 @@ func TestAReplayDeletedBeforeItsEndLeavesTheDeadLetterOpen(t *testing.T) {
 
 // find runs dead_find with a filter's values by their parameters' numbers.
 func (f fixture) find(values map[int]any) []int64 {
-	f.t.Helper()
 	arguments := make([]any, 14)
 	arguments[0] = "open"
 	for n, value := range values {

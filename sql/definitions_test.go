@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 const insertParams = `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
@@ -13,7 +15,6 @@ const insertParams = `insert into pgdispatch.workflow_execution_queue (workspace
 
 // like makes the tenant's definition one without a version, with these columns.
 func (f fixture) like(w tenant, columns string) {
-	f.t.Helper()
 	f.exec("delete from pgdispatch.workflow_definition_versions where workflow_definition_id = $1", w.definition)
 	f.exec("update pgdispatch.workflow_definitions set "+columns+" where id = $1", w.definition)
 }
@@ -80,9 +81,9 @@ func TestParamsOfAWaitingItemKeepTheFormOfItsInput(t *testing.T) {
 }
 
 func TestItemsHaveTheLimitKeyOfTheirDefinition(t *testing.T) {
-	t.Parallel()
 	const given, none = "given", ""
-	for name, c := range map[string]struct{ columns, params, limitKey, want string }{
+	type inserted struct{ columns, params, limitKey, want string }
+	sqltest.Each(t, map[string]inserted{
 		"constant":           {"limit_key = 'smtp'", `{}`, none, "smtp"},
 		"constant and args":  {"limit_key = 'smtp', input = 'args'", `[]`, none, "smtp"},
 		"own key":            {"limit_key = 'smtp'", `{}`, given, given},
@@ -93,16 +94,14 @@ func TestItemsHaveTheLimitKeyOfTheirDefinition(t *testing.T) {
 		"no such param":      {"limit_key_param = 'customer'", `{"Customer": "acme"}`, none, none},
 		"own key, not param": {"limit_key_param = 'customer'", `{"customer": {}}`, given, given},
 		"param of an array":  {"limit_key_param = 'customer', input = 'args'", `["customer"]`, none, none},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "FREE")
-			f.exec("update pgdispatch.workflow_definitions set "+c.columns+" where id = $1", w.definition)
-			f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, limit_key)
-				values ($1, $2, $3, nullif($4, ''))`, w.workspace, w.definition, c.params, c.limitKey)
-			require.Equal(t, c.want, one[string](f, "select coalesce(limit_key, '') from pgdispatch.workflow_execution_queue"))
-			require.Len(t, f.claim(10).items, 1, "the replica's memory finds it under its key")
-		})
-	}
+	}, func(t *testing.T, c inserted) {
+		f, w := openFor(t, "FREE")
+		f.exec("update pgdispatch.workflow_definitions set "+c.columns+" where id = $1", w.definition)
+		f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, limit_key)
+			values ($1, $2, $3, nullif($4, ''))`, w.workspace, w.definition, c.params, c.limitKey)
+		require.Equal(t, c.want, one[string](f, "select coalesce(limit_key, '') from pgdispatch.workflow_execution_queue"))
+		require.Len(t, f.claim(10).items, 1, "the replica's memory finds it under its key")
+	})
 }
 
 func TestALimitOfADefinitionsKeyHoldsForItsItems(t *testing.T) {

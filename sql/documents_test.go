@@ -91,7 +91,6 @@ func runSnippets(t *testing.T, blocks [][]string) {
 
 // snippet runs a block, and returns the SQLSTATE of its error, or "".
 func (f fixture) snippet(tx pgx.Tx, block string) string {
-	f.t.Helper()
 	var err error
 	if statement, rows, copies := strings.Cut(block, "from stdin;\n"); copies {
 		_, err = tx.Conn().PgConn().CopyFrom(f.t.Context(), strings.NewReader(strings.TrimSuffix(rows, "\\.\n")),
@@ -107,7 +106,6 @@ func (f fixture) snippet(tx pgx.Tx, block string) string {
 
 // deadLetters gives each definition a dead letter, for the blocks that concern them.
 func (f fixture) deadLetters() {
-	f.t.Helper()
 	in, tx := f.begin()
 	for _, w := range all[string](f, `select d.id::text from pgdispatch.workflow_definitions d
 		where not exists (select from pgdispatch.dead_letters l where l.workflow_definition_id = d.id)`) {
@@ -134,7 +132,6 @@ func TestLifecycleDiagram(t *testing.T) {
 
 // diagram draws may_move, and labels each arrow with the statements whose headers declare it.
 func diagram(f fixture) string {
-	f.t.Helper()
 	var out strings.Builder
 	out.WriteString("```mermaid\nstateDiagram-v2\n    [*] --> PENDING: insert\n")
 	moves := allowed(f)
@@ -182,7 +179,6 @@ type refusal struct{ code, message, hint string }
 
 // refusals reads the functions of a migrated database.
 func refusals(f fixture) []refusal {
-	f.t.Helper()
 	found := []refusal{}
 	for _, source := range all[string](f,
 		"select proname || ' ' || prosrc from pg_proc where pronamespace = 'pgdispatch'::regnamespace order by 1") {

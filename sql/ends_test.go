@@ -118,7 +118,6 @@ func TestExpiredLeasesGoBackOnceAndLiveOnesStay(t *testing.T) {
 
 // settlesNothing fails unless everything that a batch's holder may do leaves the rows as they are.
 func (f fixture) settlesNothing(b batch) {
-	f.t.Helper()
 	rows := func() []string {
 		return all[string](f, "select q::text from pgdispatch.workflow_execution_queue q order by q.id")
 	}
@@ -184,7 +183,6 @@ func TestAHolderThatComesBackClearsTheSuspicion(t *testing.T) {
 
 // result returns the stored result of an execution.
 func (f fixture) result(id int64) string {
-	f.t.Helper()
 	return one[string](f,
 		"select concat_ws('; ', e.result::text, e.result_note) from pgdispatch.workflow_executions e "+
 			"where e.queue_item_id = $1", id)
@@ -234,7 +232,6 @@ func TestAResultThatNoServerCanReadEndsItsExecutionAllTheSame(t *testing.T) {
 
 // finishAll reports the ends of items' workflows, and returns for each whether it was the first report.
 func (f fixture) finishAll(ids []int64, outcomes []string, reasons, results []any) map[int64]bool {
-	f.t.Helper()
 	executions, of := make([]string, len(ids)), map[string]int64{}
 	for n, id := range ids {
 		executions[n] = f.execution(id)
@@ -253,13 +250,11 @@ func (f fixture) finishAll(ids []int64, outcomes []string, reasons, results []an
 
 // completed calls finishAll with workflows that all completed.
 func (f fixture) completed(ids ...int64) map[int64]bool {
-	f.t.Helper()
 	return f.finishAll(ids, repeated(len(ids), "COMPLETED"), repeated[any](len(ids), nil), repeated[any](len(ids), nil))
 }
 
 // ended is the state of an item and its execution after an end, without times.
 func (f fixture) ended(id int64) string {
-	f.t.Helper()
 	return one[string](f, `select jsonb_build_array(
 		to_jsonb(q) - '{id,execution_id,lease_token,created_at,run_at,enqueue_xid,claimed_at,dispatched_at,
 			finished_at}'::text[],

@@ -19,7 +19,6 @@ const withKey = `insert into pgdispatch.workflow_execution_queue (workspace_id, 
 
 // left counts the rows that rejected or rolled-back inserts must not leave behind.
 func (f fixture) left() int {
-	f.t.Helper()
 	return one[int](f, `select (select count(*) from pgdispatch.workflow_execution_queue) + (select count(*)
 		from pgdispatch.marks)
 		+ (select count(*) from pgdispatch.workflow_executions)`)
@@ -116,7 +115,6 @@ func TestEnqueueByTextCopy(t *testing.T) {
 var queueTable = pgx.Identifier{"pgdispatch", "workflow_execution_queue"}
 
 func uuid(t *testing.T, text string) pgtype.UUID {
-	t.Helper()
 	var value pgtype.UUID
 	require.NoError(t, value.Scan(text))
 	return value

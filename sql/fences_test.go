@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // beside runs do on its own connection while a transaction is open, commits the transaction once do has ended or waits
 // for a lock, and waits for do.
 func (f fixture) beside(open func(in fixture), do func(in fixture)) {
-	f.t.Helper()
 	in, tx := f.begin()
 	open(in)
 	other := f.conn()
@@ -32,25 +32,22 @@ func (f fixture) beside(open func(in fixture), do func(in fixture)) {
 }
 
 func TestAClaimThatWaitedCountsWhatItWaitedFor(t *testing.T) {
-	t.Parallel()
-	for name, limit := range map[string]string{
+	sqltest.Each(t, map[string]string{
 		"W":             "update pgdispatch.settings set max_claims = 1",
 		"workspace's":   "update pgdispatch.workspaces set max_concurrent_workflows = 1",
 		"rate's tokens": "update pgdispatch.workspaces set max_starts_per_second = 0.001",
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "ENTERPRISE")
-			f.items(w, 5)
-			f.exec(limit)
-			one := []entry{{workspace: w.workspace, items: 1}}
-			var first, second standing
-			f.beside(func(in fixture) {
-				first = in.ask(proposal{entries: one})
-			}, func(in fixture) { second = in.ask(proposal{owner: "another", entries: one, careful: true}) })
-			require.Len(t, first.ids, 1)
-			require.Empty(t, second.ids)
-		})
-	}
+	}, func(t *testing.T, limit string) {
+		f, w := openFor(t, "ENTERPRISE")
+		f.items(w, 5)
+		f.exec(limit)
+		one := []entry{{workspace: w.workspace, items: 1}}
+		var first, second standing
+		f.beside(func(in fixture) {
+			first = in.ask(proposal{entries: one})
+		}, func(in fixture) { second = in.ask(proposal{owner: "another", entries: one, careful: true}) })
+		require.Len(t, first.ids, 1)
+		require.Empty(t, second.ids)
+	})
 }
 
 func TestASweeperWaitsForNobody(t *testing.T) {
@@ -92,31 +89,27 @@ func TestAReleaseThatIsExecutedLateLeavesWhatItsOwnerHasClaimedSince(t *testing.
 
 // The condition that a dispatcher waits for before it sleeps: see functions/wake.sql.
 func TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd(t *testing.T) {
-	t.Parallel()
-	for name, move := range map[string]func(in fixture, w tenant, waiting int64){
+	sqltest.Each(t, map[string]func(in fixture, w tenant, waiting int64){
 		"an insert":    func(in fixture, w tenant, _ int64) { in.item(w) },
 		"a transition": func(in fixture, _ tenant, waiting int64) { in.set("priority = 9", waiting) },
 		"an end":       func(in fixture, w tenant, _ int64) { in.finish(in.runs(w), "COMPLETED") },
 		"a change":     func(in fixture, w tenant, _ int64) { in.setWorkspace(w, "plan = 'PRO'") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "FREE")
-			f.item(w)
-			f.dispatched(f.claim(1))
-			waiting := f.items(w, 2)[0]
-			f.exec(sql.Text("gate_open"))
-			in, tx := f.begin()
-			move(in, w, waiting)
-			shut := func() bool { return one[bool](f, sql.Text("gate_shut")) }
-			require.False(t, shut(), name)
-			require.NoError(t, tx.Commit(t.Context()))
-			require.True(t, shut(), name)
-		})
-	}
+	}, func(t *testing.T, move func(in fixture, w tenant, waiting int64)) {
+		f, w := openFor(t, "FREE")
+		f.item(w)
+		f.dispatched(f.claim(1))
+		waiting := f.items(w, 2)[0]
+		f.exec(sql.Text("gate_open"))
+		in, tx := f.begin()
+		move(in, w, waiting)
+		shut := func() bool { return one[bool](f, sql.Text("gate_shut")) }
+		require.False(t, shut())
+		require.NoError(t, tx.Commit(t.Context()))
+		require.True(t, shut())
+	})
 }
 
 func (f fixture) runs(w tenant) int64 {
-	f.t.Helper()
 	return one[int64](f,
 		"select min(id) from pgdispatch.workflow_execution_queue where workspace_id = $1 and status = 'DISPATCHED'",
 		w.workspace)
@@ -124,7 +117,6 @@ func (f fixture) runs(w tenant) int64 {
 
 // impatient returns a connection that fails rather than wait for a lock.
 func (f fixture) impatient() fixture {
-	f.t.Helper()
 	c := f.conn()
 	c.exec("set lock_timeout = '500ms'")
 	return c

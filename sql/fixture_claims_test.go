@@ -65,7 +65,6 @@ func (f fixture) tryClaimBy(owner string, atMost int) (batch, error) {
 // tryClaimAround claims like a replica whose memory lasts as long as the test, with limits per namespace. Definitions
 // without a namespace use the limit of "default".
 func (f fixture) tryClaimAround(owner string, atMost int, limits map[string]int) (batch, error) {
-	f.t.Helper()
 	r := f.replica(owner)
 	r.Lock()
 	defer r.Unlock()
@@ -127,7 +126,6 @@ func (f fixture) replica(owner string) *replica {
 // claimers runs claims of n owners at the same time. Each calls next with its number of calls so far, which claims and
 // returns whether to go on.
 func (f fixture) claimers(n int, next func(owner string, calls int) (more bool, err error)) {
-	f.t.Helper()
 	var all sync.WaitGroup
 	for k := range n {
 		all.Go(func() {
@@ -144,13 +142,9 @@ func (f fixture) claimers(n int, next func(owner string, calls int) (more bool, 
 }
 
 // claimAll claims as a dispatcher does: again, as long as workers are free and more items are known.
-func (f fixture) claimAll(atMost int) batch {
-	f.t.Helper()
-	return f.claimAllAround(atMost, nil)
-}
+func (f fixture) claimAll(atMost int) batch { return f.claimAllAround(atMost, nil) }
 
 func (f fixture) claimAllAround(atMost int, limits map[string]int) (all batch) {
-	f.t.Helper()
 	for range 100 {
 		b := must(f.tryClaimAround("replica-1", atMost-len(all.items), limits)).in(f.t)
 		b.items = append(all.items, b.items...)
@@ -162,16 +156,10 @@ func (f fixture) claimAllAround(atMost int, limits map[string]int) (all batch) {
 	return all
 }
 
-func (f fixture) claim(atMost int) batch {
-	f.t.Helper()
-	b := must(f.tryClaim(atMost)).in(f.t)
-	return b
-}
+func (f fixture) claim(atMost int) batch { return must(f.tryClaim(atMost)).in(f.t) }
 
 func (f fixture) claimBy(owner string, atMost int) batch {
-	f.t.Helper()
-	b := must(f.tryClaimBy(owner, atMost)).in(f.t)
-	return b
+	return must(f.tryClaimBy(owner, atMost)).in(f.t)
 }
 
 func repeated[T any](n int, value T) []T {
@@ -184,24 +172,18 @@ func repeated[T any](n int, value T) []T {
 
 // dispatched settles a batch as dispatched. It returns the IDs that changed state.
 func (f fixture) dispatched(b batch) []int64 {
-	f.t.Helper()
 	return all[int64](f, sql.Text("dispatched"), b.ids(), b.tokens(), repeated(len(b.items), "run"), "replica-1")
 }
 
 // heartbeat renews a batch. It returns the IDs of the leases that are kept.
 func (f fixture) heartbeat(b batch) []int64 {
-	f.t.Helper()
 	return all[int64](f, sql.Text("heartbeat"), b.ids(), b.tokens(), lease)
 }
 
-func (f fixture) cancel(id int64) bool {
-	f.t.Helper()
-	return one[bool](f, sql.Text("cancel"), f.execution(id))
-}
+func (f fixture) cancel(id int64) bool { return one[bool](f, sql.Text("cancel"), f.execution(id)) }
 
 // oneRunning returns a FREE workspace's item whose workflow runs.
 func (f fixture) oneRunning() int64 {
-	f.t.Helper()
 	id := f.item(f.tenant("FREE"))
 	f.dispatched(f.claim(1))
 	return id
@@ -209,25 +191,21 @@ func (f fixture) oneRunning() int64 {
 
 // release releases a batch; unknown: a start was sent and not answered.
 func (f fixture) release(b batch, unknown bool) []int64 {
-	f.t.Helper()
 	return all[int64](f, sql.Text("release"), b.ids(), b.tokens(), repeated(len(b.items), ""),
 		repeated(len(b.items), time.Duration(0)), repeated(len(b.items), unknown))
 }
 
 func (f fixture) finish(id int64, outcome string) bool {
-	f.t.Helper()
 	return one[bool](f, sql.Text("finish"), f.execution(id), outcome, nil, nil)
 }
 
 // expire expires the leases of claimed items, as if a minute had passed.
 func (f fixture) expire(ids ...int64) {
-	f.t.Helper()
 	f.exec(`update pgdispatch.workflow_execution_queue
 		set claimed_at = clock_timestamp() - interval '2 minutes', lease_expires_at = clock_timestamp() - interval '1 minute'
 		where id = any ($1) and status = 'CLAIMED'`, ids)
 }
 
 func (f fixture) maxClaims(n int) {
-	f.t.Helper()
 	f.exec(sql.Text("settings_set"), fmt.Sprintf(`{"max_claims": %d}`, n), "me")
 }

@@ -45,35 +45,30 @@ type replica struct {
 
 // open returns a fixture on a database of its own. From then on the test runs beside others.
 func open(t *testing.T) fixture {
-	t.Helper()
 	t.Parallel()
 	return openAlone(t)
 }
 
 // openAlone is for a test that runs beside no other, or has opened a fixture before.
 func openAlone(t *testing.T) fixture {
-	t.Helper()
 	pool := sqltest.Open(t)
 	return fixture{t: t, pool: pool, db: pool, replicas: &sync.Map{}}
 }
 
 // openFor returns a fixture with a tenant.
 func openFor(t *testing.T, plan string) (fixture, tenant) {
-	t.Helper()
 	f := open(t)
 	return f, f.tenant(plan)
 }
 
 // openForTwo returns a fixture with two tenants.
 func openForTwo(t *testing.T, first, second string) (fixture, tenant, tenant) {
-	t.Helper()
 	f := open(t)
 	return f, f.tenant(first), f.tenant(second)
 }
 
 // openClaimed returns a fixture with a tenant and its items, all of them claimed.
 func openClaimed(t *testing.T, plan string, items int) (fixture, batch) {
-	t.Helper()
 	f, w := openFor(t, plan)
 	f.items(w, items)
 	return f, f.claim(items)
@@ -81,7 +76,6 @@ func openClaimed(t *testing.T, plan string, items int) (fixture, batch) {
 
 // openRunning returns a fixture with one item whose workflow runs.
 func openRunning(t *testing.T) (fixture, int64) {
-	t.Helper()
 	f := open(t)
 	return f, f.oneRunning()
 }
@@ -94,7 +88,6 @@ func (f fixture) on(db database) fixture {
 
 // conn returns the same fixture on its own connection.
 func (f fixture) conn() fixture {
-	f.t.Helper()
 	conn := must(f.pool.Acquire(f.t.Context())).in(f.t)
 	f.t.Cleanup(conn.Release)
 	return f.on(conn)
@@ -102,7 +95,6 @@ func (f fixture) conn() fixture {
 
 // replicaConn returns the same fixture on its own connection, with a replica's settings of the planner.
 func (f fixture) replicaConn() fixture {
-	f.t.Helper()
 	c := f.conn()
 	for name, value := range postgres.Planning {
 		c.exec("select set_config($1, $2, false)", name, value)
@@ -112,14 +104,12 @@ func (f fixture) replicaConn() fixture {
 
 // begin returns the same fixture inside a transaction that is rolled back when the test ends.
 func (f fixture) begin() (fixture, pgx.Tx) {
-	f.t.Helper()
 	tx := must(f.pool.Begin(f.t.Context())).in(f.t)
 	f.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return f.on(tx), tx
 }
 
 func (f fixture) exec(statement string, args ...any) int64 {
-	f.t.Helper()
 	tag := must(f.db.Exec(f.t.Context(), statement, args...)).in(f.t)
 	return tag.RowsAffected()
 }
@@ -134,54 +124,44 @@ type result[T any] struct {
 func must[T any](value T, err error) result[T] { return result[T]{value, err} }
 
 func (r result[T]) in(t testing.TB) T {
-	t.Helper()
 	require.NoError(t, r.err)
 	return r.value
 }
 
 func one[T any](f fixture, statement string, args ...any) T {
-	f.t.Helper()
 	var value T
 	require.NoError(f.t, f.db.QueryRow(f.t.Context(), statement, args...).Scan(&value))
 	return value
 }
 
 func all[T any](f fixture, statement string, args ...any) []T {
-	f.t.Helper()
 	rows := must(f.db.Query(f.t.Context(), statement, args...)).in(f.t)
-	values := must(pgx.CollectRows(rows, pgx.RowTo[T])).in(f.t)
-	return values
+	return must(pgx.CollectRows(rows, pgx.RowTo[T])).in(f.t)
 }
 
 // rowsOf returns the rows of a statement, each with one field for each column.
 func rowsOf[T any](f fixture, statement string, args ...any) []T {
-	f.t.Helper()
 	rows := must(f.db.Query(f.t.Context(), statement, args...)).in(f.t)
-	values := must(pgx.CollectRows(rows, pgx.RowToStructByPos[T])).in(f.t)
-	return values
+	return must(pgx.CollectRows(rows, pgx.RowToStructByPos[T])).in(f.t)
 }
 
 // column returns what an expression gives for an item.
 func column[T any](f fixture, id int64, expression string) T {
-	f.t.Helper()
 	return one[T](f, "select "+expression+" from pgdispatch.workflow_execution_queue where id = $1", id)
 }
 
 // set updates items.
 func (f fixture) set(to string, ids ...int64) {
-	f.t.Helper()
 	f.exec("update pgdispatch.workflow_execution_queue set "+to+" where id = any ($1)", ids)
 }
 
 // setWorkspace updates a tenant's workspace.
 func (f fixture) setWorkspace(w tenant, to string) {
-	f.t.Helper()
 	f.exec("update pgdispatch.workspaces set "+to+" where id = $1", w.workspace)
 }
 
 // lock locks items until the test ends, or the transaction that it returns.
 func (f fixture) lock(ids ...int64) pgx.Tx {
-	f.t.Helper()
 	holder, tx := f.begin()
 	holder.exec("select from pgdispatch.workflow_execution_queue where id = any ($1) for update", ids)
 	return tx
@@ -189,7 +169,6 @@ func (f fixture) lock(ids ...int64) pgx.Tx {
 
 // untriggered runs do in a transaction whose statements fire no trigger, as those of logical replication.
 func (f fixture) untriggered(do func(in fixture)) {
-	f.t.Helper()
 	in, tx := f.begin()
 	in.exec("set local session_replication_role = replica")
 	do(in)
@@ -198,7 +177,6 @@ func (f fixture) untriggered(do func(in fixture)) {
 
 // refused runs a statement that must fail and returns the database's error.
 func (f fixture) refused(statement string, args ...any) *pgconn.PgError {
-	f.t.Helper()
 	_, err := f.db.Exec(f.t.Context(), statement, args...)
 	require.Error(f.t, err, "%.300s %.300v", statement, args)
 	return f.pgError(err)
@@ -207,7 +185,6 @@ func (f fixture) refused(statement string, args ...any) *pgconn.PgError {
 // refusedAs runs a statement that must fail with this SQLSTATE and a message with this text. It returns the error,
 // which has a hint if it is the product's own.
 func (f fixture) refusedAs(code, message, statement string, args ...any) *pgconn.PgError {
-	f.t.Helper()
 	refusal := f.refused(statement, args...)
 	require.Equal(f.t, code, refusal.Code, "%.300s %.300v: %s", statement, args, refusal.Message)
 	require.Contains(f.t, refusal.Message, message, "%.300s %.300v", statement, args)
@@ -216,7 +193,6 @@ func (f fixture) refusedAs(code, message, statement string, args ...any) *pgconn
 }
 
 func (f fixture) pgError(err error) *pgconn.PgError {
-	f.t.Helper()
 	var refusal *pgconn.PgError
 	require.ErrorAs(f.t, err, &refusal)
 	return refusal
@@ -226,7 +202,6 @@ func (f fixture) pgError(err error) *pgconn.PgError {
 type tenant struct{ workspace, definition, version string }
 
 func (f fixture) tenant(plan string) tenant {
-	f.t.Helper()
 	var w tenant
 	w.workspace = one[string](f, "insert into pgdispatch.workspaces (name, plan) values ($1, $2) returning id::text",
 		"tenant on "+plan, plan)
@@ -235,7 +210,6 @@ func (f fixture) tenant(plan string) tenant {
 }
 
 func (f fixture) definition(workspace, name string) (definition, version string) {
-	f.t.Helper()
 	definition = one[string](f, `insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type,
 		task_queue)
 		values ($1, $2, 'Report', 'reports') returning id::text`, workspace, name)
@@ -244,7 +218,6 @@ func (f fixture) definition(workspace, name string) (definition, version string)
 
 // tenants creates n workspaces, "full 1" and so on, each with one definition that has one version.
 func (f fixture) tenants(n int, plan string) {
-	f.t.Helper()
 	f.exec("insert into pgdispatch.workspaces (name, plan) select 'full ' || n, $2 from generate_series(1, $1::int) n", n,
 		plan)
 	f.exec(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
@@ -255,13 +228,11 @@ func (f fixture) tenants(n int, plan string) {
 
 // itemEach enqueues an item of each definition.
 func (f fixture) itemEach() {
-	f.t.Helper()
 	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
 		select workspace_id, id from pgdispatch.workflow_definitions`)
 }
 
 func (f fixture) version(definition string, number int, graph string) string {
-	f.t.Helper()
 	return one[string](f, `insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph)
 		values ($1, $2, $3) returning id::text`, definition, number, graph)
 }
@@ -271,31 +242,26 @@ const insertItem = `insert into pgdispatch.workflow_execution_queue (workspace_i
 
 // item enqueues one item and returns its ID.
 func (f fixture) item(w tenant) int64 {
-	f.t.Helper()
 	return one[int64](f, insertItem+" returning id", w.workspace, w.definition)
 }
 
 // items enqueues n items in one statement and returns their IDs in order.
 func (f fixture) items(w tenant, n int) []int64 {
-	f.t.Helper()
 	return all[int64](f, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
 		select $1, $2 from generate_series(1, $3::int) returning id`, w.workspace, w.definition, n)
 }
 
 // at enqueues an item with a priority that is due after the given time (negative: since then).
 func (f fixture) at(w tenant, priority int, due time.Duration) int64 {
-	f.t.Helper()
 	return one[int64](f, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority,
 		run_at)
 		values ($1, $2, $3, now() + $4::interval) returning id`, w.workspace, w.definition, priority, due)
 }
 
 func (f fixture) status(id int64) string {
-	f.t.Helper()
 	return one[string](f, "select status from pgdispatch.workflow_execution_queue where id = $1", id)
 }
 
 func (f fixture) execution(id int64) string {
-	f.t.Helper()
 	return one[string](f, "select execution_id::text from pgdispatch.workflow_execution_queue where id = $1", id)
 }

@@ -14,7 +14,6 @@ import (
 
 // isolated turns isolation on, and returns an enqueuer's login that may use these workspaces. "" stands for any.
 func (f fixture) isolated(workspaces ...string) fixture {
-	f.t.Helper()
 	app, owner := f.login("enqueuer"), f.login("owner")
 	owner.exec("select pgdispatch.isolate_workspaces(true)")
 	for _, workspace := range workspaces {
@@ -80,7 +79,6 @@ func TestALoginReachesOnlyItsWorkspacesWhateverItSets(t *testing.T) {
 // answers returns the text that a statement returns for a workspace and the execution of an item, or its SQLSTATE, in a
 // transaction that is rolled back.
 func (f fixture) answers(settings, statement string, w tenant, execution string) (answer string) {
-	f.t.Helper()
 	in, tx := f.beginOn()
 	in.exec(settings)
 	text := strings.NewReplacer("{workspace}", w.workspace, "{definition}", w.definition, "{execution}", execution)

@@ -12,14 +12,12 @@ import (
 
 // keyed inserts n items with a limit key.
 func (f fixture) keyed(w tenant, key string, n int) (ids []int64) {
-	f.t.Helper()
 	return all[int64](f, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
 		select $1, $2, $3 from generate_series(1, $4) returning id`, w.workspace, w.definition, key, n)
 }
 
 // limit sets a key's limit, in a workspace or, if w is nil, over all workspaces.
 func (f fixture) limit(w *tenant, key string, maxConcurrent any) {
-	f.t.Helper()
 	var workspace any
 	if w != nil {
 		workspace = w.workspace

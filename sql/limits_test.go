@@ -171,12 +171,10 @@ func TestDeletingAnItemFreesItsSlot(t *testing.T) {
 }
 
 func (f fixture) setBurst(w tenant, most any) {
-	f.t.Helper()
 	f.exec("update pgdispatch.workspaces set max_burst_workflows = $2 where id = $1", w.workspace, most)
 }
 
 func (f fixture) holders(w tenant) int {
-	f.t.Helper()
 	return one[int](f, `select count(*) from pgdispatch.workflow_execution_queue
 		where workspace_id = $1 and stage in ('HOLDS', 'DOUBT')`, w.workspace)
 }

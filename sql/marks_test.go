@@ -12,17 +12,15 @@ import (
 
 // endings returns the sums over all minutes of completed, failed and cancelled items.
 func (f fixture) endings() []int64 {
-	f.t.Helper()
 	return one[[]int64](f, `select array[coalesce(sum(completed), 0), coalesce(sum(failed), 0), coalesce(sum(cancelled),
 		0)]::bigint[]
 		from pgdispatch.activity`)
 }
 
-func (f fixture) sweep() { f.t.Helper(); f.exec(sql.Text("sweep"), 100, "replica-1") }
+func (f fixture) sweep() { f.exec(sql.Text("sweep"), 100, "replica-1") }
 
 // trimNow makes the next sweep trim, as if half a minute had passed.
 func (f fixture) trimNow() {
-	f.t.Helper()
 	f.exec("update pgdispatch.mark_trim set next_at = '-infinity'")
 	f.sweep()
 }
@@ -30,7 +28,6 @@ func (f fixture) trimNow() {
 // requireTrimmed sweeps until no mark is left. Open transactions of other databases of the cluster keep marks too, so
 // its tests do not run in parallel.
 func (f fixture) requireTrimmed(nextAt string) {
-	f.t.Helper()
 	require.Eventually(f.t, func() bool {
 		f.exec("update pgdispatch.mark_trim set next_at = clock_timestamp() + $1::text::interval", nextAt)
 		f.sweep()
@@ -39,7 +36,6 @@ func (f fixture) requireTrimmed(nextAt string) {
 }
 
 func (f fixture) leasedFrom() int64 {
-	f.t.Helper()
 	return one[int64](f, "select leased_from from pgdispatch.mark_trim")
 }
 
@@ -169,7 +165,6 @@ func TestMarksOfARestoredDatabaseAreCountedAndGo(t *testing.T) {
 
 // endingsOf sums the activity of a workspace: completed, failed and cancelled items.
 func (f fixture) endingsOf(w tenant) []int64 {
-	f.t.Helper()
 	return one[[]int64](f, `select array[coalesce(sum(completed), 0), coalesce(sum(failed), 0),
 		coalesce(sum(cancelled), 0)]::bigint[] from pgdispatch.workspace_activity where workspace_id = $1`, w.workspace)
 }

@@ -12,7 +12,6 @@ import (
 
 // in adds a definition to a tenant's workspace whose workflows start in a namespace.
 func (f fixture) in(w tenant, namespace string) tenant {
-	f.t.Helper()
 	w.definition, w.version = f.definition(w.workspace, "report in "+namespace)
 	f.exec("update pgdispatch.workflow_definitions set namespace = $2 where id = $1", w.definition, namespace)
 	return w
@@ -20,9 +19,7 @@ func (f fixture) in(w tenant, namespace string) tenant {
 
 // claimAround claims with limits per namespace. Definitions without a namespace use the limit of "default".
 func (f fixture) claimAround(atMost int, limits map[string]int) batch {
-	f.t.Helper()
-	b := must(f.tryClaimAround("replica-1", atMost, limits)).in(f.t)
-	return b
+	return must(f.tryClaimAround("replica-1", atMost, limits)).in(f.t)
 }
 
 func TestAnItemIsStartedWhereItsDefinitionSays(t *testing.T) {

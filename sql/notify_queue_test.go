@@ -22,7 +22,6 @@ import (
 
 // ownCluster starts a cluster for this test alone, which sees all its sessions and fills its notification queue.
 func ownCluster(t *testing.T) (*sqltest.Cluster, fixture) {
-	t.Helper()
 	cluster := must(sqltest.StartCluster(t.Context(), sqltest.Options{})).in(t)
 	t.Cleanup(func() { require.NoError(t, cluster.Stop()) })
 	conn := must(pgx.Connect(t.Context(), cluster.URL("postgres"))).in(t)
@@ -33,7 +32,6 @@ func ownCluster(t *testing.T) (*sqltest.Cluster, fixture) {
 }
 
 func connectAs(t *testing.T, cluster *sqltest.Cluster, role string) *pgx.Conn {
-	t.Helper()
 	conn := must(pgx.Connect(t.Context(), strings.Replace(cluster.URL("postgres"), "postgres@", role+"@", 1))).in(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
@@ -47,13 +45,11 @@ func TestOnlyASessionThatSurelyHoldsTheNotificationQueueIsNamed(t *testing.T) {
 	f.exec("create role replica login in role pgdispatch_dispatcher")
 	sweeps, claims := connectAs(t, cluster, "replica"), connectAs(t, cluster, "replica")
 	named := func() *notify.Holder {
-		t.Helper()
 		holder := must(notify.QueueHolder(t.Context(), sweeps)).in(t)
 		return holder
 	}
 	require.Nil(t, named(), "nobody is in a transaction")
 	begin := func(conn *pgx.Conn) {
-		t.Helper()
 		for _, statement := range []string{"begin", "select 1"} {
 			must(conn.Exec(t.Context(), statement)).in(t)
 		}

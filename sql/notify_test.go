@@ -12,15 +12,11 @@ import (
 )
 
 // heard runs do and returns the number of wake-ups that a listening connection received.
-func (f fixture) heard(do func()) int {
-	f.t.Helper()
-	return len(f.payloads(do))
-}
+func (f fixture) heard(do func()) int { return len(f.payloads(do)) }
 
 // payloads runs do and returns the payloads of the wake-ups. Notifications arrive in commit order, so one from the test
 // marks the end.
 func (f fixture) payloads(do func()) []string {
-	f.t.Helper()
 	// A dispatcher sleeps.
 	f.exec(sql.Text("gate_shut"))
 	defer f.exec(sql.Text("gate_open"))
@@ -29,7 +25,6 @@ func (f fixture) payloads(do func()) []string {
 
 // said runs do and returns the payloads on the channel that a statement listens to.
 func (f fixture) said(listen, channel string, do func()) []string {
-	f.t.Helper()
 	conn := must(f.pool.Acquire(f.t.Context())).in(f.t)
 	defer conn.Release()
 	must(conn.Exec(f.t.Context(), listen)).in(f.t)
@@ -185,19 +180,16 @@ func TestAPreparedTransactionIsNotLost(t *testing.T) {
 }
 
 func (f fixture) notifyEnded(on bool) {
-	f.t.Helper()
 	f.exec(sql.Text("settings_set"), fmt.Sprintf(`{"notify_ended": %t}`, on), "me")
 }
 
 // announced runs do and returns the payloads on the channel of ends.
 func (f fixture) announced(do func()) []string {
-	f.t.Helper()
 	return f.said(sql.Text("listen_ended"), "pgdispatch_ended", do)
 }
 
 // runningOf returns n items of the workspace whose workflows run.
 func (f fixture) runningOf(w tenant, n int) (ids []int64, executions []string) {
-	f.t.Helper()
 	ids = f.items(w, n)
 	f.dispatched(f.claimAll(n))
 	for _, id := range ids {

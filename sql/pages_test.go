@@ -11,15 +11,12 @@ import (
 
 // shown executes a statement of the web view and returns its rows.
 func (c fixture) shown(verb string, args ...any) []map[string]any {
-	c.t.Helper()
 	rows := must(c.db.Query(c.t.Context(), sql.Text(verb), args...)).in(c.t)
-	shown := must(pgx.CollectRows(rows, pgx.RowToMap)).in(c.t)
-	return shown
+	return must(pgx.CollectRows(rows, pgx.RowToMap)).in(c.t)
 }
 
 // reads fails if a statement reads the table from end to end, or more than that many of its index entries.
 func (c fixture) reads(table string, atMost int64, verb string, args ...any) {
-	c.t.Helper()
 	c.bounded(table, atMost, verb, func() { c.shown(verb, args...) })
 }
 
@@ -73,7 +70,6 @@ func TestTheListsOfTheWebViewReadABoundedNumberOfRows(t *testing.T) {
 
 // longEnded inserts items that have ended, the nth of them n seconds ago. status is an SQL expression of n.
 func (f fixture) longEnded(w tenant, items int, status string) {
-	f.t.Helper()
 	f.untriggered(func(in fixture) {
 		in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at,
 			dispatched_at, finished_at, last_error)

@@ -8,13 +8,13 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // crowded has 20,000 items waiting in one full workspace, 1,000 other full workspaces with one waiting item each, and a
 // quiet workspace with room, where 5,000 items of a higher priority are scheduled for tomorrow. Nothing is analyzed,
 // and autovacuum is off.
 func crowded(t *testing.T) (f fixture, quiet tenant) {
-	t.Helper()
 	f = open(t)
 	f.noVacuum(all[string](f,
 		"select relname from pg_class where relnamespace = 'pgdispatch'::regnamespace and relkind = 'r'")...)
@@ -46,7 +46,6 @@ func crowded(t *testing.T) (f fixture, quiet tenant) {
 
 // noVacuum turns autovacuum off for tables.
 func (f fixture) noVacuum(tables ...string) {
-	f.t.Helper()
 	for _, table := range tables {
 		f.exec("alter table pgdispatch." + table + " set (autovacuum_enabled = off)")
 	}
@@ -56,7 +55,6 @@ type scans struct{ Sequential, Index int64 }
 
 // bounded fails if do reads the table from end to end, or more than that many of its index entries.
 func (c fixture) bounded(table string, atMost int64, what string, do func()) {
-	c.t.Helper()
 	seen := c.scanned(table, do)
 	require.Zero(c.t, seen.Sequential, "%s read %s from end to end", what, table)
 	require.LessOrEqual(c.t, seen.Index, atMost, "index entries of %s that %s read", table, what)
@@ -65,7 +63,6 @@ func (c fixture) bounded(table string, atMost int64, what string, do func()) {
 // scanned runs do on its own connection and returns the number of sequential scans of a table and of index entries read
 // meanwhile.
 func (c fixture) scanned(table string, do func()) scans {
-	c.t.Helper()
 	count := func() scans {
 		c.exec("select pg_stat_force_next_flush()")
 		c.exec("select pg_stat_clear_snapshot()")
@@ -94,7 +91,6 @@ func TestWhatIsReadDoesNotGrowWithTheBacklog(t *testing.T) {
 
 // withdrawalReads withdraws many items at once. Withdrawing one must not search for the remaining ones.
 func withdrawalReads(c fixture) {
-	c.t.Helper()
 	ids := c.items(c.tenant("FREE"), 1000)
 	seen := c.scanned("workflow_execution_queue", func() {
 		c.set("status = 'CANCELLED', finished_at = clock_timestamp()", ids...)
@@ -104,7 +100,6 @@ func withdrawalReads(c fixture) {
 
 // claimReads checks an item's whole lifecycle.
 func claimReads(c fixture, quiet tenant) {
-	c.t.Helper()
 	work := func() {
 		c.item(quiet)
 		b := c.claim(10)
@@ -125,7 +120,6 @@ func claimReads(c fixture, quiet tenant) {
 
 // readsRead checks the queries of the sweeper, applications and operators.
 func readsRead(c fixture, quiet tenant) {
-	c.t.Helper()
 	c.items(quiet, 3)
 	for statement, entries := range map[string]int64{
 		// Of 26,000 waiting items at most the limit by arrival, the limit of due ones and of scheduled ones, a few for each
@@ -164,7 +158,6 @@ func readsRead(c fixture, quiet tenant) {
 
 // listsRead checks the statistics recorded once a minute, and the list of longest waiting workspaces, page by page.
 func listsRead(c fixture) {
-	c.t.Helper()
 	c.exec("delete from pgdispatch.activity")
 	const waiting, ofLevels, running = 2*10_000 + 5000, 3 * 1003, 1100 // up to the limit; a few for each level
 	note := func() { c.exec("select pgdispatch.note_minute()") }
@@ -201,7 +194,6 @@ func listsRead(c fixture) {
 // enqueueReads checks the trigger's queries. A connection plans them once, so the first insert here is one for which
 // another plan would have been better.
 func enqueueReads(c fixture, quiet tenant) {
-	c.t.Helper()
 	c.itemEach()
 	for _, table := range []string{"workflow_execution_queue", "workspaces", "workflow_definitions"} {
 		c.bounded(table, 9, "an enqueue", func() { c.item(quiet) })
@@ -311,39 +303,37 @@ func TestAnEndReadsAFewRowsHoweverManyWait(t *testing.T) {
 
 // If the claim knows the watcher, the settle of an execution changes no indexed column.
 func TestASettleThatTheClaimForesawIsHeapOnly(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type given struct {
 		claimed, settled any
 		heapOnly         int
-	}{
+	}
+	sqltest.Each(t, map[string]given{
 		"watched":               {"replica-1", "replica-1", 1},
 		"no replica has room":   {nil, nil, 1},
 		"room at the settle":    {nil, "replica-1", 0},
 		"no room at the settle": {"replica-1", nil, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := open(t).conn()
-			id := f.item(f.tenant("FREE"))
-			store := &claim.Store{Pool: f.db, Owner: "replica-1", Lease: lease, CanWatch: func(int) bool {
-				return c.claimed != nil
-			}}
-			answer, _, err := store.SettleAndClaim(t.Context(), nil, claim.Wanted{AtMost: 1, Look: true})
-			require.NoError(t, err)
-			require.Len(t, answer.Items, 1)
-			f.exec("select pg_stat_force_next_flush()")
-			before := one[int](f,
-				"select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_execution_queue'::regclass")
-			tokens := all[int64](f, "select lease_token from pgdispatch.workflow_execution_queue where id = $1", id)
-			require.Equal(t, []int64{id}, all[int64](f, sql.Text("dispatched"), []int64{id}, tokens, []string{"run"}, c.settled))
-			f.exec("select pg_stat_force_next_flush()")
-			f.exec("select pg_stat_clear_snapshot()")
-			require.Equal(t, c.heapOnly,
-				one[int](f,
-					"select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_executions'::regclass"))
-			require.Equal(t, before+1,
-				one[int](f,
-					"select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_execution_queue'::regclass"))
-			require.Equal(t, c.settled, one[any](f, "select watcher from pgdispatch.workflow_executions"))
-		})
-	}
+	}, func(t *testing.T, c given) {
+		f := open(t).conn()
+		id := f.item(f.tenant("FREE"))
+		store := &claim.Store{Pool: f.db, Owner: "replica-1", Lease: lease, CanWatch: func(int) bool {
+			return c.claimed != nil
+		}}
+		answer, _, err := store.SettleAndClaim(t.Context(), nil, claim.Wanted{AtMost: 1, Look: true})
+		require.NoError(t, err)
+		require.Len(t, answer.Items, 1)
+		f.exec("select pg_stat_force_next_flush()")
+		before := one[int](f,
+			"select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_execution_queue'::regclass")
+		tokens := all[int64](f, "select lease_token from pgdispatch.workflow_execution_queue where id = $1", id)
+		require.Equal(t, []int64{id}, all[int64](f, sql.Text("dispatched"), []int64{id}, tokens, []string{"run"}, c.settled))
+		f.exec("select pg_stat_force_next_flush()")
+		f.exec("select pg_stat_clear_snapshot()")
+		require.Equal(t, c.heapOnly,
+			one[int](f,
+				"select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_executions'::regclass"))
+		require.Equal(t, before+1,
+			one[int](f,
+				"select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_execution_queue'::regclass"))
+		require.Equal(t, c.settled, one[any](f, "select watcher from pgdispatch.workflow_executions"))
+	})
 }

@@ -29,7 +29,6 @@ const call = `with made as materialized (
 
 // crowd has keyClients connections and a log of calls.
 func crowd(t *testing.T) (fixture, tenant) {
-	t.Helper()
 	pool := sqltest.Pool(t, sqltest.URL(t)+"&pool_max_conns=20")
 	f := fixture{t: t, pool: pool, db: pool, replicas: &sync.Map{}}
 	f.exec(`create table calls (n bigint generated always as identity, item bigint, "order" int, action text)`)
@@ -39,7 +38,6 @@ func crowd(t *testing.T) (fixture, tenant) {
 // callAll has all clients call at once. Meanwhile a replica claims, starts and ends what is due. It returns what each
 // claim read of an item's params.
 func (f fixture) callAll(w tenant, arguments string, claims bool) map[int64]string {
-	f.t.Helper()
 	var clients errgroup.Group
 	var calls, open, claimed atomic.Int64
 	open.Store(keyClients)
@@ -80,7 +78,6 @@ func (f fixture) callAll(w tenant, arguments string, claims bool) map[int64]stri
 }
 
 func (f fixture) waiting() []int64 {
-	f.t.Helper()
 	return all[int64](f, "select id from pgdispatch.workflow_execution_queue where status = 'PENDING'")
 }
 

@@ -20,9 +20,7 @@ type enqueued struct {
 
 // enqueue calls pgdispatch.enqueue with an order as params and further arguments, such as "key => 'a'".
 func (f fixture) enqueue(w tenant, order int, arguments string) enqueued {
-	f.t.Helper()
-	answer := must(f.tryEnqueue(w, fmt.Sprintf(`{"order": %d}`, order), arguments)).in(f.t)
-	return answer
+	return must(f.tryEnqueue(w, fmt.Sprintf(`{"order": %d}`, order), arguments)).in(f.t)
 }
 
 func (f fixture) tryEnqueue(w tenant, params, arguments string) (enqueued, error) {
@@ -36,14 +34,10 @@ func (f fixture) tryEnqueue(w tenant, params, arguments string) (enqueued, error
 }
 
 // order returns what the params of an item say.
-func (f fixture) order(id int64) int {
-	f.t.Helper()
-	return column[int](f, id, "(params ->> 'order')::int")
-}
+func (f fixture) order(id int64) int { return column[int](f, id, "(params ->> 'order')::int") }
 
 // dueIn returns when an item is due, counted from when it was created.
 func (f fixture) dueIn(id int64) time.Duration {
-	f.t.Helper()
 	return column[time.Duration](f, id, "run_at - created_at")
 }
 

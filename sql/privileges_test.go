@@ -114,7 +114,6 @@ func TestEveryRoleExecutesTheStatementsOfTheGoldenFile(t *testing.T) {
 
 // mayExecute reports whether no statement of the verb was denied, in a transaction that is rolled back.
 func (f fixture) mayExecute(w tenant, verb, role string) bool {
-	f.t.Helper()
 	may := true
 	for n := range f.arguments(verb, 0, "", "") {
 		for _, state := range append(statuses(f), "CLAIMED, and its lease is over") {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // proposal is a claim's arguments, which a wrong memory may set to anything.
@@ -123,7 +124,6 @@ func (p proposal) single() bool {
 // ask claims without a memory, by the procedure. If claim_single serves the proposal too, it claims first, in a
 // transaction that is rolled back, and must answer the same unless it declines.
 func (f fixture) ask(p proposal) standing {
-	f.t.Helper()
 	single := standing{Declined: true}
 	if p.single() && f.db == database(f.pool) {
 		single = f.askSingle(p)
@@ -148,7 +148,6 @@ func (f fixture) ask(p proposal) standing {
 
 // askSingle claims with claim_single and undoes it. If a row is locked, it returns what an answer that declines does.
 func (f fixture) askSingle(p proposal) (s standing) {
-	f.t.Helper()
 	last := one[*int64](f, "select pg_sequence_last_value('pgdispatch.lease_tokens')")
 	epoch, e := p.epoch, p.entries[0]
 	if p.epoch == "" { // without one, the procedure uses no receipt
@@ -201,7 +200,6 @@ func readStanding(rows pgx.Rows) (s standing, err error) {
 
 // askProcedure claims without a memory, by the procedure.
 func (f fixture) askProcedure(p proposal) standing {
-	f.t.Helper()
 	rows, err := f.db.Query(f.t.Context(), sql.Text("claim"), cmp.Or(p.owner, "replica-1"), lease, nil, "default",
 		p.json())
 	require.NoError(f.t, err)
@@ -276,26 +274,23 @@ func TestALineIsClaimedAsTheProcedureClaimsIt(t *testing.T) {
 
 // What claim_single cannot do, it leaves to the procedure, untouched.
 func TestALineThatNeedsMoreIsDeclined(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]string{
+	sqltest.Each(t, map[string]string{
 		"with a rate of starts": "update pgdispatch.workspaces set max_starts_per_second = 5",
 		"with an expired lease": `update pgdispatch.workflow_execution_queue set lease_expires_at = now()
 			where stage = 'HOLDS'`,
 		"in another epoch":         "delete from pgdispatch.epoch",
 		"of a workspace that went": "delete from pgdispatch.workspaces",
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "PRO")
-			f.items(w, 3)
-			f.claim(1)
-			p := proposal{epoch: f.epoch(), entries: []entry{{workspace: w.workspace, items: 2}}}
-			require.False(t, f.askSingle(p).Declined)
-			f.exec(c)
-			s := f.askSingle(p)
-			require.True(t, s.Declined)
-			require.Empty(t, s.ids)
-		})
-	}
+	}, func(t *testing.T, c string) {
+		f, w := openFor(t, "PRO")
+		f.items(w, 3)
+		f.claim(1)
+		p := proposal{epoch: f.epoch(), entries: []entry{{workspace: w.workspace, items: 2}}}
+		require.False(t, f.askSingle(p).Declined)
+		f.exec(c)
+		s := f.askSingle(p)
+		require.True(t, s.Declined)
+		require.Empty(t, s.ids)
+	})
 }
 
 func TestALineReadsOnlyTheHoldersOfItsWorkspace(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 
 // pages reads all key queues with load, page by page, and returns each with the time of its first item.
 func (f fixture) queuesBy(xid *string, most int) (read []string) {
-	f.t.Helper()
 	var workspace, key *string
 	var priority *int
 	for {

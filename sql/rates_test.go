@@ -10,20 +10,17 @@ import (
 
 // rate limits a workspace's starts per second; nil: no limit.
 func (f fixture) rate(w tenant, perSecond any) {
-	f.t.Helper()
 	f.exec("update pgdispatch.workspaces set max_starts_per_second = $2 where id = $1", w.workspace, perSecond)
 }
 
 // pass ages the buckets, as if exactly this time had passed since the last claim from them.
 func (f fixture) pass(d time.Duration) {
-	f.t.Helper()
 	f.forget() // otherwise replicas would wait for that time
 	f.exec("update pgdispatch.rates set at = clock_timestamp() - $1::interval", d)
 }
 
 // requireSoon allows for the time that has passed since the test began, which is long on a loaded machine.
 func requireSoon(t *testing.T, began time.Time, want, got time.Duration) {
-	t.Helper()
 	require.LessOrEqual(t, got, want+time.Millisecond)
 	require.GreaterOrEqual(t, got, want-time.Since(began))
 }

@@ -12,14 +12,12 @@ import (
 
 // stop requests the end of an item's workflow, and returns the answer.
 func (f fixture) stop(id int64, how string) string {
-	f.t.Helper()
 	return one[string](f, "select pgdispatch.request_"+
 		map[string]string{"CANCEL": "cancel", "TERMINATE": "terminate"}[how]+"($1, 'enough', 'ann')", f.execution(id))
 }
 
 // stops returns the executions that a replica is to stop, and how; open reports whether any request was open.
 func (f fixture) stops() (given []string, open bool) {
-	f.t.Helper()
 	stops, open, err := f.taker().TakeStops(f.t.Context(), 10)
 	require.NoError(f.t, err)
 	for _, stop := range stops {
@@ -30,19 +28,16 @@ func (f fixture) stops() (given []string, open bool) {
 
 // cancelled records Temporal's response to the request to cancel an item's workflow.
 func (f fixture) cancelled(id int64, problem string) {
-	f.t.Helper()
 	stop := temporal.Stop{Execution: temporal.Execution{ID: f.execution(id)}, How: "CANCEL"}
 	require.NoError(f.t, f.taker().StopDone(f.t.Context(), stop, problem))
 }
 
 func (f fixture) stopState(id int64) string {
-	f.t.Helper()
 	return one[string](f, "select state from pgdispatch.stop_requests where execution_id = $1", f.execution(id))
 }
 
 // later ages the requests by this time.
 func (f fixture) later(d time.Duration) {
-	f.t.Helper()
 	f.exec("update pgdispatch.stop_requests set next_try_at = next_try_at - $1::interval", d)
 }
 
@@ -192,13 +187,11 @@ func TestARequestNamesWhoAndWhat(t *testing.T) {
 
 // resend sends a signal again and returns its new ID.
 func (f fixture) resend(id int64) int64 {
-	f.t.Helper()
 	return one[int64](f, "select id from pgdispatch.resend_signal($1)", id)
 }
 
 // givenUp gives up the signal that was taken.
 func (f fixture) givenUp(s request.Signal, problem string) {
-	f.t.Helper()
 	f.takeSignals(settle(s, "GIVEN_UP", problem, ""))
 }
 

@@ -17,21 +17,17 @@ type deleted = sweeper.Deleted
 func (f fixture) sweeps() *sweeper.Postgres { return &sweeper.Postgres{DB: f.db, Owner: "replica"} }
 
 func (f fixture) deleteFinished(atMost int) deleted {
-	f.t.Helper()
-	answer := must(f.sweeps().DeleteFinished(f.t.Context(), atMost)).in(f.t)
-	return answer
+	return must(f.sweeps().DeleteFinished(f.t.Context(), atMost)).in(f.t)
 }
 
 // anew makes the next pass due now, as if a minute had passed.
 func (f fixture) anew() fixture {
-	f.t.Helper()
 	f.exec("update pgdispatch.retention_walk set next_pass_at = '-infinity'")
 	return f
 }
 
 // keep sets how long finished items and dead letters are kept; nil: forever.
 func (f fixture) keep(finished, dead any) {
-	f.t.Helper()
 	text := func(keep any) string {
 		if keep == nil {
 			return "null"
@@ -44,7 +40,6 @@ func (f fixture) keep(finished, dead any) {
 
 // age ages items, as if they had been finished and handled that long ago.
 func (f fixture) age(d time.Duration, ids ...int64) {
-	f.t.Helper()
 	f.untriggered(func(in fixture) {
 		in.exec("update pgdispatch.workflow_execution_queue "+
 			"set created_at = created_at - $2::interval, finished_at = finished_at - $2::interval where id = any ($1)", ids, d)
@@ -55,7 +50,6 @@ func (f fixture) age(d time.Duration, ids ...int64) {
 
 // done enqueues n items whose workflows complete.
 func (f fixture) done(w tenant, n int) []int64 {
-	f.t.Helper()
 	ids := f.items(w, n)
 	for range n {
 		b := f.claim(1)
@@ -66,7 +60,6 @@ func (f fixture) done(w tenant, n int) []int64 {
 }
 
 func (f fixture) kept() []int64 {
-	f.t.Helper()
 	return all[int64](f, "select id from pgdispatch.workflow_execution_queue order by id")
 }
 
@@ -272,7 +265,6 @@ func TestADeletionReadsWhatItLooksAtAndNoMore(t *testing.T) {
 }
 
 func (f fixture) history(id int64) []string {
-	f.t.Helper()
 	return all[string](f, `select format('%s: attempt %s on %s: %s', failure, attempt, replica, error)
 		from pgdispatch.item_failures
 		where item_id = $1 order by failure`, id)

@@ -21,7 +21,6 @@ const denied = "42501"
 
 // login returns the same database, used by a role with only this membership.
 func (f fixture) login(role string) fixture {
-	f.t.Helper()
 	return f.on(sqltest.Pool(f.t, sqltest.Login(f.t, f.pool.Config().ConnString(), "in role pgdispatch_"+role)))
 }
 
@@ -197,7 +196,6 @@ func TestTheViewTakesAClientsColumnsWhateverElseIsNamed(t *testing.T) {
 
 // beginOn returns the same fixture in a transaction of its own pool.
 func (f fixture) beginOn() (fixture, pgx.Tx) {
-	f.t.Helper()
 	tx := must(f.db.(*pgxpool.Pool).Begin(f.t.Context())).in(f.t)
 	f.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return f.on(tx), tx
@@ -342,7 +340,6 @@ func TestDatabasesOfOneClusterMigrateAtOnce(t *testing.T) {
 
 // connect opens a connection that keeps the server's warnings.
 func connect(t *testing.T, url string, warnings *[]*pgconn.Notice) *pgx.Conn {
-	t.Helper()
 	config := must(pgx.ParseConfig(url)).in(t)
 	config.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
 		if warnings != nil && notice.Severity == "WARNING" {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // said lists the ways in which an application reports the end of a workflow.
@@ -24,39 +25,33 @@ const ended = `select format('%s %s, %s %s %s', q.status, q.last_error, e.status
 		where q.id = $1`
 
 func TestApplicationsSayInAnyWayThatAWorkflowHasEnded(t *testing.T) {
-	t.Parallel()
-	for name, statement := range said {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "FREE")
-			id, next := f.item(w), f.item(w)
-			f.dispatched(f.claim(1))
-			f.exec(statement, f.execution(id))
-			require.Equal(t, "FAILED no gas, FAILED no gas unwatched", one[string](f, ended, id))
-			require.False(t, f.finish(id, "COMPLETED"), "the first report wins")
-			f.exec("update pgdispatch.workflow_executions set status = 'COMPLETED' where id = $1", f.execution(id))
-			f.exec(statement, f.execution(id))
-			require.Equal(t, "FAILED no gas, FAILED no gas unwatched", one[string](f, ended, id))
-			require.Equal(t, []int64{next}, f.claim(1).ids(), "the slot is free")
-		})
-	}
+	sqltest.Each(t, said, func(t *testing.T, statement string) {
+		f, w := openFor(t, "FREE")
+		id, next := f.item(w), f.item(w)
+		f.dispatched(f.claim(1))
+		f.exec(statement, f.execution(id))
+		require.Equal(t, "FAILED no gas, FAILED no gas unwatched", one[string](f, ended, id))
+		require.False(t, f.finish(id, "COMPLETED"), "the first report wins")
+		f.exec("update pgdispatch.workflow_executions set status = 'COMPLETED' where id = $1", f.execution(id))
+		f.exec(statement, f.execution(id))
+		require.Equal(t, "FAILED no gas, FAILED no gas unwatched", one[string](f, ended, id))
+		require.Equal(t, []int64{next}, f.claim(1).ids(), "the slot is free")
+	})
 }
 
 // A workflow may end before its start has been settled.
 func TestAnEndThatIsSaidBeforeTheSettleIsNotLost(t *testing.T) {
-	t.Parallel()
-	for name, statement := range said {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "FREE")
-			id, next := f.item(w), f.item(w)
-			b := f.claim(1)
-			f.exec(statement, f.execution(id))
-			require.False(t, f.finish(id, "COMPLETED"), "the first report wins")
-			require.Equal(t, "CLAIMED", f.status(id), "its holder still has the lease")
-			require.Equal(t, []int64{id}, f.dispatched(b))
-			require.Equal(t, "FAILED no gas, FAILED no gas unwatched", one[string](f, ended, id))
-			require.Equal(t, []int64{next}, f.claim(1).ids(), "the slot is free")
-		})
-	}
+	sqltest.Each(t, said, func(t *testing.T, statement string) {
+		f, w := openFor(t, "FREE")
+		id, next := f.item(w), f.item(w)
+		b := f.claim(1)
+		f.exec(statement, f.execution(id))
+		require.False(t, f.finish(id, "COMPLETED"), "the first report wins")
+		require.Equal(t, "CLAIMED", f.status(id), "its holder still has the lease")
+		require.Equal(t, []int64{id}, f.dispatched(b))
+		require.Equal(t, "FAILED no gas, FAILED no gas unwatched", one[string](f, ended, id))
+		require.Equal(t, []int64{next}, f.claim(1).ids(), "the slot is free")
+	})
 }
 
 func TestAnEndThatIsSaidOfAStartWithoutAnAnswerIsNotLost(t *testing.T) {
@@ -109,28 +104,25 @@ func TestAPlainUpdateDoesNotWaitForWhoeverHasTheItem(t *testing.T) {
 }
 
 func TestApplicationsSayWhatAWorkflowReturned(t *testing.T) {
-	t.Parallel()
-	for name, statement := range map[string]string{
+	sqltest.Each(t, map[string]string{
 		"finish": `select pgdispatch.finish($1, 'COMPLETED', result => '{"total": 3}')`,
 		"update": `update pgdispatch.workflow_executions set status = 'COMPLETED', result = '{"total": 3}' where id = $1`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "PRO")
-			settled, early, large := f.item(w), f.item(w), f.item(w)
-			f.dispatched(f.claim(1))
-			b := f.claim(2)
-			f.exec(statement, f.execution(settled))
-			require.Equal(t, `{"total": 3}`, f.result(settled))
-			f.exec(statement, f.execution(early))
-			f.exec("update pgdispatch.workflow_executions set status = 'COMPLETED', result = '9' where id = $1",
-				f.execution(early))
-			f.exec("update pgdispatch.settings set result_bytes = 5")
-			f.exec(statement, f.execution(large))
-			f.dispatched(b)
-			require.Equal(t, "COMPLETED", f.status(early))
-			require.Equal(t, "12 bytes: exceeds result-bytes, 5", f.result(large))
-			require.False(t, one[bool](f, sql.Text("finish"), f.execution(settled), "COMPLETED", "late", "7"))
-			require.Equal(t, `{"total": 3}`, f.result(settled), "the first report wins")
-		})
-	}
+	}, func(t *testing.T, statement string) {
+		f, w := openFor(t, "PRO")
+		settled, early, large := f.item(w), f.item(w), f.item(w)
+		f.dispatched(f.claim(1))
+		b := f.claim(2)
+		f.exec(statement, f.execution(settled))
+		require.Equal(t, `{"total": 3}`, f.result(settled))
+		f.exec(statement, f.execution(early))
+		f.exec("update pgdispatch.workflow_executions set status = 'COMPLETED', result = '9' where id = $1",
+			f.execution(early))
+		f.exec("update pgdispatch.settings set result_bytes = 5")
+		f.exec(statement, f.execution(large))
+		f.dispatched(b)
+		require.Equal(t, "COMPLETED", f.status(early))
+		require.Equal(t, "12 bytes: exceeds result-bytes, 5", f.result(large))
+		require.False(t, one[bool](f, sql.Text("finish"), f.execution(settled), "COMPLETED", "late", "7"))
+		require.Equal(t, `{"total": 3}`, f.result(settled), "the first report wins")
+	})
 }

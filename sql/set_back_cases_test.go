@@ -12,7 +12,6 @@ import (
 // is returns a condition on a table's only row.
 func is(f fixture, table, condition string, args ...any) func() bool {
 	return func() bool {
-		f.t.Helper()
 		return one[bool](f, "select "+condition+" from pgdispatch."+table, args...)
 	}
 }

@@ -44,7 +44,6 @@ type waits struct {
 
 // timestamps returns every column of a table that has a time, as table.column.
 func (f fixture) timestamps() []string {
-	f.t.Helper()
 	return all[string](f, `select c.relname || '.' || a.attname
 		from pg_class c join pg_attribute a on a.attrelid = c.oid
 		where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p') and a.attnum > 0 and not a.attisdropped
@@ -54,7 +53,6 @@ func (f fixture) timestamps() []string {
 
 // setBack has the database's clock set back: every time that is stored lies that much further ahead.
 func (f fixture) setBack(by time.Duration) {
-	f.t.Helper()
 	f.untriggered(func(in fixture) {
 		for _, column := range f.timestamps() {
 			table, name, _ := strings.Cut(column, ".")
@@ -72,7 +70,6 @@ type brought struct {
 
 // bringBack brings back stored times until nothing is left, as a sweeper does, and returns how many there were.
 func (f fixture) bringBack() (times int) {
-	f.t.Helper()
 	for more := true; more; {
 		answer := rowsOf[brought](f, sql.Text("bring_back"), 2000)[0]
 		times, more = times+answer.Times, answer.More
@@ -181,7 +178,6 @@ func TestBringingBackWritesNothingWithoutATimeAhead(t *testing.T) {
 
 // clockMoves simulates a jump of the database's clock: it shifts the times in all rows in the opposite direction.
 func (f fixture) clockMoves(by time.Duration) {
-	f.t.Helper()
 	f.exec(`update pgdispatch.workflow_execution_queue
 		set claimed_at = claimed_at - $1::interval, lease_expires_at = lease_expires_at - $1::interval
 			where status = 'CLAIMED'`, by)
@@ -190,7 +186,6 @@ func (f fixture) clockMoves(by time.Duration) {
 }
 
 func (f fixture) leftOf(id int64) time.Duration {
-	f.t.Helper()
 	return column[time.Duration](f, id, "lease_expires_at - clock_timestamp()")
 }
 

@@ -16,7 +16,6 @@ import (
 
 // signal sends a signal to an item's workflow and returns its ID.
 func (f fixture) signal(id int64, name string) int64 {
-	f.t.Helper()
 	_, err := f.taker().TakeSignals(f.t.Context(), nil, nil, 0) // a replica has looked in this epoch
 	require.NoError(f.t, err)
 	return one[int64](f, "select pgdispatch.signal($1, $2, $3)", f.execution(id), name, `{"n": 1}`)
@@ -27,9 +26,7 @@ func (f fixture) taker() *request.Postgres { return &request.Postgres{DB: f.db} 
 
 // takeSignals settles and takes, and returns the names of what is to be sent, in order of their executions' items.
 func (f fixture) takeSignals(settled ...request.SettledSignal) request.TakenSignals {
-	f.t.Helper()
-	taken := must(f.taker().TakeSignals(f.t.Context(), settled, nil, 10)).in(f.t)
-	return taken
+	return must(f.taker().TakeSignals(f.t.Context(), settled, nil, 10)).in(f.t)
 }
 
 func names(taken request.TakenSignals) []string {
@@ -46,13 +43,11 @@ func settle(s request.Signal, outcome, problem, runID string) request.SettledSig
 }
 
 func (f fixture) signalStates() []string {
-	f.t.Helper()
 	return all[string](f, "select name || ' ' || state || coalesce(': ' || error, '') from pgdispatch.signals order by id")
 }
 
 // signalsLater has so much time pass for the signals.
 func (f fixture) signalsLater(d time.Duration) {
-	f.t.Helper()
 	f.exec("update pgdispatch.signals set next_try_at = next_try_at - $1::interval where next_try_at < 'infinity'", d)
 	f.exec("update pgdispatch.signal_turn set looked_at = looked_at - $1::interval where looked_at > '-infinity'", d)
 }

@@ -15,7 +15,6 @@ import (
 
 // old makes all executions old enough for a look.
 func (f fixture) old() fixture {
-	f.t.Helper()
 	f.exec("update pgdispatch.workflow_executions set started_at = started_at - interval '1 hour'")
 	return f
 }
@@ -31,7 +30,6 @@ func queues(names ...string) (list []sweeper.StalledQueue) {
 
 // turn takes the turn to check, and returns the task queues with their numbers of executions.
 func (f fixture) turn() (found []string, mine bool) {
-	f.t.Helper()
 	list, mine, err := f.sweeps().StallTurn(f.t.Context(), time.Minute, time.Minute, 2)
 	require.NoError(f.t, err)
 	for _, q := range list {
@@ -41,7 +39,6 @@ func (f fixture) turn() (found []string, mine bool) {
 }
 
 func (f fixture) pick(atMost int, without ...string) (picked []string) {
-	f.t.Helper()
 	executions := must(f.sweeps().StallPick(f.t.Context(), time.Minute, queues(without...), atMost)).in(f.t)
 	for _, e := range executions {
 		require.Equal(f.t, "default", e.Namespace)
@@ -52,7 +49,6 @@ func (f fixture) pick(atMost int, without ...string) (picked []string) {
 
 // record records a look and returns the changes, sorted.
 func (f fixture) record(idle []string, asked, failing []string, silent ...string) (changes []string) {
-	f.t.Helper()
 	var stalls []sweeper.Stall
 	for _, id := range failing {
 		stalls = append(stalls, sweeper.Stall{Name: id, Namespace: "default", Detail: "it fails"})
@@ -68,7 +64,6 @@ func (f fixture) record(idle []string, asked, failing []string, silent ...string
 
 // running starts n items of a workspace and returns their executions in order.
 func (f fixture) running(w tenant, n int) []string {
-	f.t.Helper()
 	f.items(w, n)
 	f.dispatched(f.claim(n))
 	return all[string](f, "select id::text from pgdispatch.workflow_executions order by id")

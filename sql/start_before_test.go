@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // hurried enqueues an item of the tenant that must be claimed within the time given.
 func (f fixture) hurried(w tenant, within time.Duration) int64 {
-	f.t.Helper()
 	return one[int64](f, `insert into pgdispatch.workflow_execution_queue
 		(workspace_id, workflow_definition_id, run_at, start_before)
 		values ($1, $2, now() - interval '1 hour', now() + $3::interval) returning id`, w.workspace, w.definition, within)
@@ -20,14 +20,12 @@ func (f fixture) hurried(w tenant, within time.Duration) int64 {
 
 // late lets the start_before of items pass.
 func (f fixture) late(ids ...int64) {
-	f.t.Helper()
 	f.exec(`update pgdispatch.workflow_execution_queue set start_before = clock_timestamp() - interval '1 second'
 		where id = any ($1)`, ids)
 }
 
 // sweepLate sweeps, and returns how many items were cancelled.
 func (f fixture) sweepLate() int {
-	f.t.Helper()
 	return one[int](f, "select s.late from ("+sql.Text("sweep")+") s", 100, "replica-1")
 }
 
@@ -47,25 +45,23 @@ func TestAnItemThatWasNotClaimedBeforeItsStartBeforeIsCancelledWithAReason(t *te
 }
 
 func TestAnItemIsNotClaimedAfterItsStartBeforeEvenIfNoSweepHasRun(t *testing.T) {
-	t.Parallel()
-	for name, key := range map[string]*string{"by the plain statement": nil, "by the procedure": some("smtp")} {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "ENTERPRISE")
-			late := f.hurried(w, time.Minute)
-			f.late(late)
-			next := one[int64](f, `insert into pgdispatch.workflow_execution_queue
-				(workspace_id, workflow_definition_id, limit_key, start_before)
-				values ($1, $2, $3, now() + interval '1 minute') returning id`, w.workspace, w.definition, key)
-			require.Equal(t, []int64{next}, f.claimAll(10).ids())
-			require.Equal(t, "PENDING", f.status(late))
-			require.Equal(t, 1, f.sweepLate())
-		})
-	}
+	sqltest.Each(t, map[string]*string{
+		"by the plain statement": nil, "by the procedure": some("smtp"),
+	}, func(t *testing.T, key *string) {
+		f, w := openFor(t, "ENTERPRISE")
+		late := f.hurried(w, time.Minute)
+		f.late(late)
+		next := one[int64](f, `insert into pgdispatch.workflow_execution_queue
+			(workspace_id, workflow_definition_id, limit_key, start_before)
+			values ($1, $2, $3, now() + interval '1 minute') returning id`, w.workspace, w.definition, key)
+		require.Equal(t, []int64{next}, f.claimAll(10).ids())
+		require.Equal(t, "PENDING", f.status(late))
+		require.Equal(t, 1, f.sweepLate())
+	})
 }
 
 func TestAnItemThatWasClaimedInTimeIsNotCancelled(t *testing.T) {
-	t.Parallel()
-	for name, bring := range map[string]func(f fixture, b batch){
+	sqltest.Each(t, map[string]func(f fixture, b batch){
 		"it is claimed": func(fixture, batch) {},
 		"it failed, and waits for its next attempt": func(f fixture, b batch) {
 			f.exec(sql.Text("retry"), b.ids(), b.tokens(), []string{"no"}, []time.Duration{0}, []bool{false})
@@ -77,20 +73,18 @@ func TestAnItemThatWasClaimedInTimeIsNotCancelled(t *testing.T) {
 			f.exec("select pgdispatch.requeue_expired(10)")
 		},
 		"it runs": func(f fixture, b batch) { f.dispatched(b) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "FREE")
-			id := f.hurried(w, time.Minute)
-			bring(f, f.claim(1))
-			f.late(id)
-			status := f.status(id)
-			require.Zero(t, f.sweepLate())
-			require.Equal(t, status, f.status(id))
-			if status == "PENDING" {
-				require.Equal(t, []int64{id}, f.claimAll(1).ids(), "it is tried again")
-			}
-		})
-	}
+	}, func(t *testing.T, bring func(f fixture, b batch)) {
+		f, w := openFor(t, "FREE")
+		id := f.hurried(w, time.Minute)
+		bring(f, f.claim(1))
+		f.late(id)
+		status := f.status(id)
+		require.Zero(t, f.sweepLate())
+		require.Equal(t, status, f.status(id))
+		if status == "PENDING" {
+			require.Equal(t, []int64{id}, f.claimAll(1).ids(), "it is tried again")
+		}
+	})
 }
 
 func TestAnItemThatWasReleasedUnusedIsCancelledWithItsExecution(t *testing.T) {

@@ -24,7 +24,6 @@ func (m move) String() string { return m.from + " -> " + m.to }
 
 // statuses returns the states from the function that defines each one's invariants, in lifecycle order.
 func statuses(f fixture) []string {
-	f.t.Helper()
 	check := one[string](f, "select prosrc from pg_proc where oid = 'pgdispatch.item_stage'::regproc")
 	found := []string{}
 	for _, match := range regexp.MustCompile(`if status = '([A-Z]+)' then`).FindAllStringSubmatch(check, -1) {
@@ -40,7 +39,6 @@ func statuses(f fixture) []string {
 
 // allowed asks may_move about every pair of states; staying in a state is not a move.
 func allowed(f fixture) []move {
-	f.t.Helper()
 	moves := []move{}
 	states := statuses(f)
 	for _, from := range states {
@@ -58,7 +56,6 @@ func allowed(f fixture) []move {
 // header reads a verb's first line: "-- reads", "-- writes" and its objects, or its transitions as "-- A -> B, C; D ->
 // E".
 func header(t testing.TB, verb string) []move {
-	t.Helper()
 	line, _, _ := strings.Cut(sql.Text(verb), "\n")
 	text, found := strings.CutPrefix(line, "-- ")
 	require.True(t, found, "%s.sql must begin with its moves", verb)
@@ -85,7 +82,6 @@ const (
 
 // seed creates an item in a state with triggers off, so that every statement's arguments match it.
 func seed(f fixture, w tenant, state string, claimedAgo time.Duration) int64 {
-	f.t.Helper()
 	f.exec("set local session_replication_role = replica")
 	defer f.exec("set local session_replication_role = origin")
 	const insert = `
@@ -120,7 +116,6 @@ func seed(f fixture, w tenant, state string, claimedAgo time.Duration) int64 {
 
 // audited returns a database in which a trigger of the test records every transition.
 func audited(t *testing.T) fixture {
-	t.Helper()
 	f := open(t)
 	f.exec(`create table public.moves (id bigint, from_status text, to_status text)`)
 	f.exec(`create function public.note_move() returns trigger language plpgsql security definer as
@@ -176,7 +171,6 @@ func TestAStatementWritesOnlyIfItsHeaderSaysSo(t *testing.T) {
 // movesOf seeds one item, runs a verb with its nth arguments, and returns the recorded transitions. Without a
 // transition the item must be unchanged. Everything is rolled back.
 func (f fixture) movesOf(w tenant, verb, state string, claimedAgo time.Duration, n int) []move {
-	f.t.Helper()
 	in, tx := f.begin()
 	defer func() { require.NoError(f.t, tx.Rollback(context.Background())) }()
 	id := seed(in, w, state, claimedAgo)

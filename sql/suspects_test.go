@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 const poisoned = "holder lost three times, the last time with this item alone"
 
 // suspects creates n items that lost two holders each, claimed together.
 func (f fixture) suspects(w tenant, n int) []int64 {
-	f.t.Helper()
 	ids := f.items(w, n)
 	require.Equal(f.t, ids, f.ask(proposal{owner: "dead-1", entries: []entry{{workspace: w.workspace, items: n}}}).ids,
 		"all of them together")
@@ -73,23 +73,20 @@ func TestSuspectsAreHandedOverOneAfterAnotherAndCleared(t *testing.T) {
 }
 
 func TestASettledSuspectIsNoneAnyMore(t *testing.T) {
-	t.Parallel()
-	for name, settle := range map[string]func(f fixture, b batch){
+	sqltest.Each(t, map[string]func(f fixture, b batch){
 		"released":                   func(f fixture, b batch) { f.release(b, false) },
 		"released without an answer": func(f fixture, b batch) { f.release(b, true) },
 		"failed, to be retried":      func(f fixture, b batch) { f.retry(b, "once") },
 		"released by its own shutdown": func(f fixture, b batch) {
 			require.Equal(f.t, b.ids(), all[int64](f, sql.Text("release_owned"), "replica-1"))
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "PRO")
-			ids := f.suspects(w, 1)
-			settle(f, f.claim(1))
-			f.exec("update pgdispatch.workflow_execution_queue set run_at = now()")
-			require.ElementsMatch(t, append(ids, f.item(w)), f.claim(10).ids(), "with others, as ever")
-		})
-	}
+	}, func(t *testing.T, settle func(f fixture, b batch)) {
+		f, w := openFor(t, "PRO")
+		ids := f.suspects(w, 1)
+		settle(f, f.claim(1))
+		f.exec("update pgdispatch.workflow_execution_queue set run_at = now()")
+		require.ElementsMatch(t, append(ids, f.item(w)), f.claim(10).ids(), "with others, as ever")
+	})
 }
 
 func TestASuspectWaitsForAnOwnerThatHoldsNothing(t *testing.T) {
@@ -113,38 +110,35 @@ func TestASuspectWaitsForAnOwnerThatHoldsNothing(t *testing.T) {
 // A claim whose answer is lost, or whose commit hangs, expires like that of a dead replica. An outage of any length
 // fails no item.
 func TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type given struct {
 		renewed time.Duration // before the end of the item's lease
 		lost    int
-	}{
+	}
+	sqltest.Each(t, map[string]given{
 		"it is alive": {0, 0}, "its next heartbeat is due": {lease / 3, 0},
 		"it died after a heartbeat that followed the claim": {2 * lease / 3, 1}, "it died with the claim": {lease, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := open(t)
-			f.item(f.tenant("PRO"))
-			for range 5 {
-				f.exec(sql.Text("replica_alive"), "replica-1", "dev", 4, lease, "default", "{}")
-				b := f.claim(1)
-				require.Len(t, b.items, 1)
-				if b.items[0].Problem != nil {
-					break
-				}
-				f.exec("update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp()")
-				f.exec(`update pgdispatch.replicas r
-					set renewed_at = q.lease_expires_at - $1::interval, expires_at = q.lease_expires_at - $1::interval + $2::interval
-					from pgdispatch.workflow_execution_queue q`, c.renewed, lease)
-				require.Equal(t, 1, one[int](f, "select pgdispatch.requeue_expired(10)"))
+	}, func(t *testing.T, c given) {
+		f := open(t)
+		f.item(f.tenant("PRO"))
+		for range 5 {
+			f.exec(sql.Text("replica_alive"), "replica-1", "dev", 4, lease, "default", "{}")
+			b := f.claim(1)
+			require.Len(t, b.items, 1)
+			if b.items[0].Problem != nil {
+				break
 			}
-			require.Equal(t, 3*c.lost, one[int](f, "select lost_lease_count from pgdispatch.workflow_execution_queue"))
-		})
-	}
+			f.exec("update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp()")
+			f.exec(`update pgdispatch.replicas r
+				set renewed_at = q.lease_expires_at - $1::interval, expires_at = q.lease_expires_at - $1::interval + $2::interval
+				from pgdispatch.workflow_execution_queue q`, c.renewed, lease)
+			require.Equal(t, 1, one[int](f, "select pgdispatch.requeue_expired(10)"))
+		}
+		require.Equal(t, 3*c.lost, one[int](f, "select lost_lease_count from pgdispatch.workflow_execution_queue"))
+	})
 }
 
 func TestASuspectThatCannotBeClaimedStopsNobody(t *testing.T) {
-	t.Parallel()
-	for name, hide := range map[string]func(f fixture, suspect int64){
+	sqltest.Each(t, map[string]func(f fixture, suspect int64){
 		"its workspace is paused": func(f fixture, suspect int64) {
 			f.exec(`update pgdispatch.workspaces set paused = true
 				where id = (select workspace_id from pgdispatch.workflow_execution_queue where id = $1)`, suspect)
@@ -154,16 +148,14 @@ func TestASuspectThatCannotBeClaimedStopsNobody(t *testing.T) {
 		"another replica holds it": func(f fixture, suspect int64) {
 			require.Equal(f.t, []int64{suspect}, f.claimBy("free", 9).ids())
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "ENTERPRISE")
-			f.items(w, 4)
-			f.claim(1)
-			hide(f, f.suspects(f.tenant("PRO"), 1)[0])
-			require.Len(t, f.claim(1).items, 1)
-			require.Len(t, f.claim(9).items, 2)
-		})
-	}
+	}, func(t *testing.T, hide func(f fixture, suspect int64)) {
+		f, w := openFor(t, "ENTERPRISE")
+		f.items(w, 4)
+		f.claim(1)
+		hide(f, f.suspects(f.tenant("PRO"), 1)[0])
+		require.Len(t, f.claim(1).items, 1)
+		require.Len(t, f.claim(9).items, 2)
+	})
 }
 
 // Items unknown to their owner, because the claim's answer was lost, are recovered when their lease expires.

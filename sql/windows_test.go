@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // A claim finds new rows by the transactions that its predecessor did not see. These tests search for rows missed in
@@ -113,25 +115,23 @@ func TestAHeadWhoseLockIsGivenUpIsClaimed(t *testing.T) {
 
 // Items that became due while their workspace was full or paused are found afterwards.
 func TestWhatFellDueWhileItsWorkspaceWasShutIsServedWhenItOpens(t *testing.T) {
-	t.Parallel()
-	for name, shut := range map[string]struct{ shut, open string }{
+	type given struct{ shut, open string }
+	sqltest.Each(t, map[string]given{
 		"full": {"update pgdispatch.workspaces set max_concurrent_workflows = 0",
 			"update pgdispatch.workspaces set max_concurrent_workflows = 9"},
 		"paused": {"update pgdispatch.workspaces set paused = true", "update pgdispatch.workspaces set paused = false"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, w := openFor(t, "FREE")
-			later := f.at(w, 5, time.Hour)
-			f.exec(shut.shut)
-			f.claim(5)
-			f.exec("update pgdispatch.workflow_execution_queue set run_at = now()")
-			f.item(f.tenant("FREE"))
-			require.Len(t, f.claim(5).items, 1, "the later item of the other workspace")
-			f.claim(5)
-			f.exec(shut.open)
-			require.Contains(t, f.claim(5).ids(), later, name)
-		})
-	}
+	}, func(t *testing.T, shut given) {
+		f, w := openFor(t, "FREE")
+		later := f.at(w, 5, time.Hour)
+		f.exec(shut.shut)
+		f.claim(5)
+		f.exec("update pgdispatch.workflow_execution_queue set run_at = now()")
+		f.item(f.tenant("FREE"))
+		require.Len(t, f.claim(5).items, 1, "the later item of the other workspace")
+		f.claim(5)
+		f.exec(shut.open)
+		require.Contains(t, f.claim(5).ids(), later)
+	})
 }
 
 // Each claim examines a limited number, and reports that there is more until all have been examined.

@@ -14,7 +14,6 @@ const insertNamed = `insert into pgdispatch.workflow_execution_queue (workspace_
 
 // named enqueues an item that names its workflow's ID.
 func (f fixture) named(w tenant, workflowID string) int64 {
-	f.t.Helper()
 	return one[int64](f, insertNamed, w.workspace, w.definition, workflowID)
 }
 
