@@ -117,43 +117,39 @@ func TestASleeperWaitsForWhoeverWasToldThatNobodySleeps(t *testing.T) {
 
 func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
 	url, pool := database(t)
+	listener, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer listener.Release()
+	_, err = listener.Exec(t.Context(), "listen "+notify.HelpChannel)
+	require.NoError(t, err)
 	first := newGate(t, url, "first")
 	first.fallAsleep(t)
 	second := newGate(t, url, "second")
 	second.Sleep()
-	within(t, func() bool { return asked(t, pool, "second", "gate_key() + 1") }, "the second tries to take duty")
+	within(t, func() (tried bool) {
+		require.NoError(t, pool.QueryRow(t.Context(), `select exists (select from pg_stat_activity where application_name =
+			'second' and datname = current_database() and position('gate_key() + 1' in query) > 0)`).Scan(&tried))
+		return tried
+	}, "the second tries to take duty")
 	second.Call()
-	within(t, func() bool { return asked(t, pool, "second", "pg_notify") }, "without duty it calls")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err = listener.Conn().WaitForNotification(ctx)
+	require.NoError(t, err, "without duty it calls")
 	require.False(t, second.OnDuty())
 
 	first.Busy()
 	notify.Receive(t, second.shutting)
 	within(t, func() bool { return !first.OnDuty() }, "the first has left")
 	require.True(t, second.OnDuty())
-}
 
-// asked reports whether the last query of the session with that name contains the text.
-func asked(t *testing.T, pool *pgxpool.Pool, name, text string) (is bool) {
-	t.Helper()
-	require.NoError(t, pool.QueryRow(t.Context(),
-		"select exists (select from pg_stat_activity where application_name = $1 and datname = current_database() "+
-			"and position($2 in query) > 0)", name, text).Scan(&is))
-	return is
-}
-
-func TestDutyPassesOnWhenItsHolderDies(t *testing.T) {
-	url, pool := database(t)
-	first := newGate(t, url, "first")
-	first.fallAsleep(t)
-	second := newGate(t, url, "second")
-	second.Sleep()
-	_, err := pool.Exec(t.Context(),
-		"select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'first' "+
-			"and datname = current_database()")
+	first.Sleep()
+	_, err = pool.Exec(t.Context(), "select pg_terminate_backend(pid) from pg_stat_activity "+
+		"where application_name = 'second' and datname = current_database()")
 	require.NoError(t, err)
 	within(t, func() bool {
 		return first.OnDuty() != second.OnDuty() && (first.IsAsleep() || second.IsAsleep())
-	}, "one replica is on duty again and the gate is shut")
+	}, "one is on duty again after the death of its holder, and the gate is shut")
 }
 
 func TestWhoeverDistrustsIsWokenBesideTheOneOnDuty(t *testing.T) {
@@ -176,21 +172,6 @@ func TestWhoeverDistrustsIsWokenBesideTheOneOnDuty(t *testing.T) {
 	gate.Called()
 	notify.Receive(t, gate.shutting)
 	require.True(t, wakes(t, pool), "whoever takes duty asleep shuts the gate again")
-}
-
-func TestACallIsHeard(t *testing.T) {
-	url, pool := database(t)
-	conn, err := pool.Acquire(t.Context())
-	require.NoError(t, err)
-	defer conn.Release()
-	_, err = conn.Exec(t.Context(), "listen "+notify.HelpChannel)
-	require.NoError(t, err)
-	gate := newGate(t, url, "one")
-	gate.Call()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	_, err = conn.Conn().WaitForNotification(ctx)
-	require.NoError(t, err)
 }
 
 // The effects of another session moving the gate last for at most an interval.

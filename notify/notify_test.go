@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -30,7 +29,6 @@ type post struct {
 	t     *testing.T
 	pool  *pgxpool.Pool
 	rings chan struct{}
-	lost  chan bool // for each lost connection, the result of Connected at that time
 	dials atomic.Int64
 }
 
@@ -46,25 +44,23 @@ func Receive[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
-// listenAt creates a listener on an address, which may be a proxy's in front of the database of pool.
-func listenAt(t *testing.T, url string, pool *pgxpool.Pool) *post {
-	p := &post{t: t, pool: pool, rings: make(chan struct{}, 100000), lost: make(chan bool, 1000)}
+func newPost(t *testing.T) *post {
+	url := sqltest.URL(t)
+	p := &post{t: t, pool: sqltest.Pool(t, url), rings: make(chan struct{}, 100000)}
 	p.Listener = &Listener{
 		Connect: func(ctx context.Context) (*pgx.Conn, error) {
 			p.dials.Add(1)
+			if p.Connected() {
+				t.Error("it does not know that it has lost its connection")
+			}
 			return pgx.Connect(ctx, url+"&application_name=listener")
 		},
 		Ring:         func(string) { p.rings <- struct{}{} },
 		PingInterval: time.Hour, PingTimeout: patience,
 		Name: "replica_1",
-		Log:  slog.New(lossBook{p}),
+		Log:  slog.New(slog.DiscardHandler),
 	}
 	return p
-}
-
-func newPost(t *testing.T) *post {
-	url := sqltest.URL(t)
-	return listenAt(t, url, sqltest.Pool(t, url))
 }
 
 // run runs the listener until the test ends or stop is called.
@@ -74,24 +70,10 @@ func (p *post) run() (stop func()) {
 	go func() { ended <- p.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		select {
-		case err := <-ended:
-			require.NoError(p.t, err)
-		case <-time.After(patience):
-			require.Fail(p.t, "the listener does not stop")
-		}
+		require.NoError(p.t, Receive(p.t, ended))
 	})
 	p.t.Cleanup(stop)
 	return stop
-}
-
-// listening returns a listener that listens, and lets its test run beside others.
-func listening(t *testing.T) *post {
-	t.Parallel()
-	p := newPost(t)
-	p.run()
-	p.hear("start")
-	return p
 }
 
 // hear waits for a ring.
@@ -127,54 +109,22 @@ func (f pingerFunc) Ping(ctx context.Context, channel, payload string) error {
 	return f(ctx, channel, payload)
 }
 
-// lossBook is a slog handler that records lost connections.
-type lossBook struct{ *post }
-
-func (l lossBook) Enabled(context.Context, slog.Level) bool { return true }
-func (l lossBook) WithAttrs([]slog.Attr) slog.Handler       { return l }
-func (l lossBook) WithGroup(string) slog.Handler            { return l }
-
-func (l lossBook) Handle(_ context.Context, record slog.Record) error {
-	if record.Level == slog.LevelWarn && record.Message == "Listener lost its connection; polling until it reconnects" {
-		l.lost <- l.Connected()
-	}
-	return nil
-}
-
-func TestRingsWhenItHasBegunToListen(t *testing.T) {
-	t.Parallel()
-	p := newPost(t)
-	require.False(t, p.Connected())
-	stop := p.run()
-	p.hear("what was inserted before is not announced again")
-	require.True(t, p.Connected())
-	stop()
-	require.False(t, p.Connected())
-}
-
-func TestTellsOfRequestsToStopAndOfThoseThatMayHaveBeenMissed(t *testing.T) {
+func TestRingsWhenItBeginsToListenAndAtEachNotification(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
 	asked := make(chan struct{}, 10)
 	p.Stopping = func() { asked <- struct{}{} }
-	p.run()
-	p.hear("it listens")
-	Receive(t, asked) // an earlier request is not announced again
-	_, err := p.pool.Exec(t.Context(), "select pg_notify($1, '')", StopChannel)
-	require.NoError(t, err)
-	Receive(t, asked)
-}
-
-func TestRingsAtEachNotification(t *testing.T) {
-	p := listening(t)
+	require.False(t, p.Connected())
+	stop := p.run()
+	p.hear("what was inserted before is not announced again")
+	Receive(t, asked) // nor is an earlier request to stop
+	require.True(t, p.Connected())
 	for range 3 {
 		p.execute("notify pgdispatch")
 		p.hear("notification")
 	}
-}
-
-func TestRingsWhenAnItemIsInserted(t *testing.T) {
-	p := listening(t)
+	p.execute("select pg_notify($1, '')", StopChannel)
+	Receive(t, asked)
 	p.execute("select setval('pgdispatch.gate', 1)") // a dispatcher sleeps
 	p.execute("insert into pgdispatch.workspaces (name) values ('shop')")
 	p.mute()
@@ -183,9 +133,11 @@ func TestRingsWhenAnItemIsInserted(t *testing.T) {
 	p.execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
 		select workspace_id, id from pgdispatch.workflow_definitions`)
 	p.hear("insert")
+	stop()
+	require.False(t, p.Connected())
 }
 
-func TestPayloadsOfStrangersDoNotMatter(t *testing.T) {
+func TestNeitherPayloadsOfStrangersNorAFloodMatter(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
 	p.Ping = &PoolPinger{DB: p.pool}
@@ -196,13 +148,6 @@ func TestPayloadsOfStrangersDoNotMatter(t *testing.T) {
 		p.hear("any payload is a ring")
 		p.execute("select pg_notify($1, $2)", p.pingChannel(), payload)
 	}
-	p.execute("notify pgdispatch")
-	p.hear("it listens on")
-	require.EqualValues(t, 1, p.dials.Load())
-}
-
-func TestFloodOfNotificationsDoesNotMatter(t *testing.T) {
-	p := listening(t)
 	p.execute("select pg_notify('pgdispatch', n::text) from generate_series(1, 20000) n")
 	for range 20000 {
 		p.hear("each of a flood")
@@ -212,55 +157,25 @@ func TestFloodOfNotificationsDoesNotMatter(t *testing.T) {
 	require.EqualValues(t, 1, p.dials.Load())
 }
 
-func TestHearsAgainAfterItsBackendIsTerminatedTwice(t *testing.T) {
-	p := listening(t)
-	for range 2 {
-		p.mute()
-		p.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'listener' " +
-			"and datname = current_database()")
-		select {
-		case connected := <-p.lost:
-			require.False(t, connected)
-		case <-time.After(patience):
-			require.Fail(t, "the loss is not detected")
-		}
-		p.hear("something may have been missed")
-		require.True(t, p.Connected())
-		p.execute("notify pgdispatch")
-		p.hear("notification after a reconnect")
-	}
-}
-
-func TestConnectionThatIsRefusedIsTriedAgain(t *testing.T) {
+func TestHearsAgainAfterItsBackendIsTerminatedTwiceAndARefusal(t *testing.T) {
 	t.Parallel()
 	p := newPost(t)
-	connect := p.Connect
+	connect, refused := p.Connect, false
 	p.Connect = func(ctx context.Context) (*pgx.Conn, error) {
-		if len(p.lost) == 0 {
+		if !refused && p.dials.Load() == 1 {
+			refused = true
 			return nil, errors.New("connection refused")
 		}
 		return connect(ctx)
 	}
 	p.run()
-	p.hear("connected at the second try")
-}
-
-func TestDeadConnectionIsFoundByItsPing(t *testing.T) {
-	t.Parallel()
-	url := sqltest.URL(t)
-	between, behind := newProxy(t, url, nil)
-	p := listenAt(t, behind, sqltest.Pool(t, url))
-	p.PingInterval, p.PingTimeout = 100*time.Millisecond, 100*time.Millisecond
-	p.Ping = &PoolPinger{DB: p.pool}
-	p.run()
 	p.hear("start")
-
 	for range 2 {
-		dials := p.dials.Load()
-		between.fallSilent()
 		p.mute()
-		p.hear("reconnected")
-		require.Greater(t, p.dials.Load(), dials)
+		p.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'listener' " +
+			"and datname = current_database()")
+		p.hear("something may have been missed")
+		require.True(t, p.Connected())
 		p.execute("notify pgdispatch")
 		p.hear("notification after a reconnect")
 	}
@@ -278,47 +193,10 @@ func TestLiveConnectionIsNotCutByItsPings(t *testing.T) {
 	p.run()
 	p.hear("start")
 	for n := range 5 {
-		select {
-		case ping := <-pings:
-			require.Equal(t, "pgdispatch_ping_replica_1 "+strconv.Itoa(n+1), ping)
-		case <-time.After(patience):
-			require.Fail(t, "no ping")
-		}
+		require.Equal(t, "pgdispatch_ping_replica_1 "+strconv.Itoa(n+1), Receive(t, pings))
 	}
 	require.EqualValues(t, 1, p.dials.Load())
 	require.Empty(t, p.rings, "a ping does not ring")
-}
-
-func TestPingThatCannotBeSentProvesNothing(t *testing.T) {
-	t.Parallel()
-	p := newPost(t)
-	pings := make(chan struct{}, 1000)
-	p.PingInterval = 10 * time.Millisecond
-	p.Ping = pingerFunc(func(context.Context, string, string) error {
-		pings <- struct{}{}
-		return errors.New("connection refused")
-	})
-	p.run()
-	p.hear("start")
-	for range 10 {
-		Receive(t, pings)
-	}
-	require.EqualValues(t, 1, p.dials.Load())
-	require.True(t, p.Connected())
-}
-
-func TestConnectionThatDiesBeforeItListensIsGivenUp(t *testing.T) {
-	t.Parallel()
-	url := sqltest.URL(t)
-	var silenced atomic.Bool
-	_, behind := newProxy(t, url, func(data []byte) bool {
-		return bytes.Contains(data, []byte("listen \"pgdispatch")) && silenced.CompareAndSwap(false, true)
-	})
-	p := listenAt(t, behind, sqltest.Pool(t, url))
-	p.run()
-	p.hear("the next connection listens")
-	require.True(t, silenced.Load())
-	require.EqualValues(t, 2, p.dials.Load())
 }
 
 func TestEchoKnowsItsOwnPings(t *testing.T) {
@@ -335,41 +213,4 @@ func TestEchoKnowsItsOwnPings(t *testing.T) {
 		require.NoError(t, echo{l}.HandleNotification(t.Context(), &pgconn.Notification{Payload: c.payload}, nil))
 		require.Equal(t, c.acknowledged, l.acknowledged.Load(), "after %q", c.payload)
 	}
-}
-
-func TestStopsWhereverItIs(t *testing.T) {
-	t.Parallel()
-	for name, connect := range map[string]func(context.Context) (*pgx.Conn, error){
-		"between connections": func(context.Context) (*pgx.Conn, error) { return nil, errors.New("connection refused") },
-		"while connecting": func(ctx context.Context) (*pgx.Conn, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := listenAt(t, "", nil)
-			dialled := make(chan struct{}, 1000)
-			p.Connect = func(ctx context.Context) (*pgx.Conn, error) {
-				dialled <- struct{}{}
-				return connect(ctx)
-			}
-			stop := p.run()
-			Receive(t, dialled)
-			stop()
-			require.False(t, p.Connected())
-			require.Empty(t, p.rings)
-		})
-	}
-}
-
-func TestStopsWhileItsConnectionIsSilent(t *testing.T) {
-	t.Parallel()
-	url := sqltest.URL(t)
-	between, behind := newProxy(t, url, nil)
-	p := listenAt(t, behind, sqltest.Pool(t, url))
-	stop := p.run()
-	p.hear("start")
-	between.fallSilent()
-	stop()
 }

@@ -17,8 +17,9 @@ import (
 
 // server is a Postgres without a network that implements only LISTEN: its connections work in bubbles.
 type server struct {
-	// mute sessions read requests without answering. They are numbered from 0, in order of creation.
-	mute func(session int) bool
+	// mute sessions read a request without answering it and those after it. They are numbered from 0, in order of
+	// creation. listens: the request is LISTEN, not the first one.
+	mute func(session int, listens bool) bool
 
 	mu       sync.Mutex
 	sessions []*session
@@ -53,7 +54,8 @@ func (s *server) serve(end net.Conn) {
 		return // a cancel request
 	}
 	s.mu.Lock()
-	one.silent = s.mute != nil && s.mute(len(s.sessions))
+	number := len(s.sessions)
+	one.silent = s.mute != nil && s.mute(number, false)
 	s.sessions = append(s.sessions, one)
 	s.mu.Unlock()
 	s.say(one, &pgproto3.AuthenticationOk{}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
@@ -63,6 +65,9 @@ func (s *server) serve(end net.Conn) {
 			return
 		}
 		if _, ok := message.(*pgproto3.Query); ok {
+			if s.mute != nil && s.mute(number, true) {
+				s.silence(one)
+			}
 			s.say(one, &pgproto3.CommandComplete{CommandTag: []byte("LISTEN")}, &pgproto3.ReadyForQuery{TxStatus: 'I'})
 		}
 	}
@@ -92,9 +97,8 @@ func (s *server) newest() *session {
 	return s.sessions[len(s.sessions)-1]
 }
 
-// fallSilent makes the newest session stop answering without closing it.
-func (s *server) fallSilent() {
-	one := s.newest()
+// silence makes a session stop answering without closing it.
+func (s *server) silence(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one.silent = true
@@ -110,28 +114,23 @@ func (s *server) made() int {
 // foundWithin is the longest time that a dead connection may go undetected.
 const foundWithin = 9 * time.Second
 
-func (s *server) listener() *Listener {
-	return &Listener{Connect: s.connect, Ring: func(string) {}, Ping: s, PingInterval: 2 * time.Second,
-		PingTimeout: 3 * time.Second,
-		Name:        "replica_1", Log: slog.New(slog.DiscardHandler)}
-}
-
 // silence runs a test in a bubble with a listener of a server. run runs it until the test ends.
 func silence(t *testing.T, test func(t *testing.T, s *server, l *Listener, run func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		l := s.listener()
+		l := &Listener{Connect: s.connect, Ring: func(string) {}, Ping: s, PingInterval: 2 * time.Second,
+			PingTimeout: 3 * time.Second, Name: "replica_1", Log: slog.New(slog.DiscardHandler)}
 		test(t, s, l, func() {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- l.Run(ctx) }()
 			synctest.Wait()
-			require.True(t, l.Connected())
 			t.Cleanup(func() {
 				synctest.Wait()
 				cancel()
 				require.NoError(t, Receive(t, ended))
+				require.False(t, l.Connected())
 				time.Sleep(time.Minute) // pgx closes connections in the background
 			})
 		})
@@ -141,7 +140,8 @@ func silence(t *testing.T, test func(t *testing.T, s *server, l *Listener, run f
 // replaced requires that a connection that falls silent now is replaced within a time, the nth of the server.
 func (s *server) replaced(t *testing.T, l *Listener, nth int, within time.Duration) {
 	t.Helper()
-	s.fallSilent()
+	require.True(t, l.Connected())
+	s.silence(s.newest())
 	began := time.Now()
 	for s.made() < nth || !l.Connected() {
 		time.Sleep(time.Millisecond)
@@ -160,16 +160,19 @@ func TestSilentConnectionIsReplacedWithinNineSecondsWheneverItDies(t *testing.T)
 	}
 }
 
-// The worst case: the connection dies just after a ping, and the next connection attempt is not answered either.
+// The worst case: the connection dies just after a ping, and the next connection attempt, or its LISTEN, is not answered
+// either.
 func TestSilentConnectionAndASilentSuccessorAreGivenUpWithinNineSeconds(t *testing.T) {
 	t.Parallel()
 	for died := time.Duration(0); died <= 5*time.Second; died += 100 * time.Millisecond {
-		silence(t, func(t *testing.T, s *server, l *Listener, run func()) {
-			s.mute = func(connection int) bool { return connection == 1 }
-			run()
-			time.Sleep(died + time.Millisecond)
-			s.replaced(t, l, 3, foundWithin+reconnectDelay+time.Millisecond)
-		})
+		for _, atListen := range []bool{false, true} {
+			silence(t, func(t *testing.T, s *server, l *Listener, run func()) {
+				s.mute = func(connection int, listens bool) bool { return connection == 1 && listens == atListen }
+				run()
+				time.Sleep(died + time.Millisecond)
+				s.replaced(t, l, 3, foundWithin+reconnectDelay+time.Millisecond)
+			})
+		}
 	}
 }
 
@@ -204,6 +207,33 @@ func TestPingThatHangsIsGivenUpAndSentAgain(t *testing.T) {
 	})
 }
 
+func TestStopsWhereverItIs(t *testing.T) {
+	t.Parallel()
+	for name, connect := range map[string]func(context.Context) (*pgx.Conn, error){
+		"between connections": func(context.Context) (*pgx.Conn, error) { return nil, errors.New("connection refused") },
+		"while connecting": func(ctx context.Context) (*pgx.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+		"while its connection is silent": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			silence(t, func(t *testing.T, s *server, l *Listener, run func()) {
+				l.Ping = nil
+				if connect != nil {
+					l.Connect = connect
+				}
+				run()
+				require.Equal(t, connect == nil, l.Connected())
+				if connect == nil {
+					s.silence(s.newest())
+				}
+			})
+		})
+	}
+}
+
+// A ping that cannot be sent proves nothing.
 func TestConnectionThatWasReplacedWhileItsPingWasOutIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	silence(t, func(t *testing.T, s *server, l *Listener, run func()) {
