@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,16 +27,22 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestClaimsAtOnceWhenRung(t *testing.T) {
+func TestClaimsAtOnceWhenRungWhenAPollFindsWorkAndWhenAnItemIsDue(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
+		observer := d.observed()
+		d.PollInterval = 0
+		d.waiting = []waitingItem{{claim.Item{ID: 9, ExecutionID: "e9"}, time.Now().Add(1200 * ms)}}
 		d.run()
-		pass(1234 * time.Millisecond)
-		d.enqueue(1)
-		d.wake <- "notification"
-		synctest.Wait()
-		require.Equal(t, []time.Duration{0, 1234 * time.Millisecond}, d.claimTimes())
-		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
-		require.Equal(t, "notification", d.log.Value("Processing queue items", "wake_source"))
+		pass(1234 * ms)
+		for _, source := range []string{WakeNotification, WakePoll} {
+			d.enqueue(1)
+			d.wake <- source
+			pass(time.Hour)
+		}
+		require.Equal(t, []time.Duration{0, 1201 * ms, 1234 * ms, time.Hour + 1234*ms}, d.claimTimes())
+		require.Equal(t, []string{"e9=run-e9", "e1=run-e1", "e2=run-e2"}, d.seen().reported)
+		require.Equal(t, []string{"start", "timer", WakeNotification, WakePoll}, observer.sources)
+		require.Equal(t, "timer", d.log.Value("Processing queue items", "wake_source"))
 	})
 }
 
@@ -57,42 +62,6 @@ func TestManyRingsAreOneLook(t *testing.T) {
 		}
 		pass(2500 * time.Millisecond)
 		require.Len(t, d.claimTimes(), 2)
-	})
-}
-
-func TestDispatcherThatPollsNothingWaitsToBeTold(t *testing.T) {
-	bubble(t, 4, func(t *testing.T, d *desk) {
-		d.PollInterval = 0
-		d.run()
-		pass(time.Hour)
-		require.Len(t, d.claimTimes(), 1, "only the claim at the start")
-		d.enqueue(1)
-		d.wake <- WakePoll
-		pass(time.Millisecond)
-		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
-	})
-}
-
-func TestPollFindsWhatNobodyAnnounced(t *testing.T) {
-	bubble(t, 4, func(t *testing.T, d *desk) {
-		d.run()
-		pass(time.Second)
-		d.enqueue(1)
-		pass(4 * time.Second)
-		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
-		require.Equal(t, "poll", d.log.Value("Processing queue items", "wake_source"))
-	})
-}
-
-func TestClaimsWhenAnItemThatWaitsForItsTimeIsDue(t *testing.T) {
-	bubble(t, 4, func(t *testing.T, d *desk) {
-		d.waiting = []waitingItem{{claim.Item{ID: 1, ExecutionID: "e1"}, time.Now().Add(1200 * time.Millisecond)}}
-		d.run()
-		pass(1201 * time.Millisecond)
-		require.Equal(t, []time.Duration{0, 1201 * time.Millisecond}, d.claimTimes())
-		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
-		pass(3 * time.Second)
-		require.Len(t, d.claimTimes(), 2, "no further look after the item is claimed")
 	})
 }
 
@@ -129,23 +98,15 @@ func TestFreedWorkerClaimsWhenMoreIsDue(t *testing.T) {
 	})
 }
 
-func TestFreedWorkerDoesNotClaimWhenNothingIsDue(t *testing.T) {
-	bubble(t, 4, func(t *testing.T, d *desk) {
-		d.enqueue(3)
-		d.onStart = starts(time.Second)
-		d.run()
-		pass(4 * time.Second)
-		require.Equal(t, []claimCall{{0, 4}}, d.seen().claims)
-	})
-}
-
-func TestFullBatchIsFollowedByAnotherClaimAtOnce(t *testing.T) {
+func TestEachFreedWorkerIsFollowedByAClaimUntilNothingIsDue(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.enqueue(5)
 		d.onStart = starts(time.Second)
 		d.run()
-		pass(3 * time.Second)
-		require.Len(t, d.seen().reported, 5, "each claim follows a freed worker at once, without a poll")
+		pass(4 * time.Second)
+		require.Len(t, d.seen().reported, 5)
+		times := d.claimTimes()
+		require.Equal(t, 2*time.Second, times[len(times)-1], "no claim when nothing is due")
 	})
 }
 
@@ -209,45 +170,37 @@ func TestWorkerWaitsForNoNeighbourOfItsBatch(t *testing.T) {
 func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.enqueue(3)
-		var broken atomic.Bool
-		broken.Store(true)
 		d.onClaim = func(atMost int) (claim.Batch, error) {
-			if broken.Load() {
+			switch at := d.now(); {
+			case at < time.Minute:
 				return claim.Batch{LookAgainIn: -1}, errors.New("connection refused")
+			case at > 2*time.Minute:
+				panic("boom")
 			}
 			return fakeStore{d}.take(claim.Wanted{AtMost: atMost}), nil
 		}
 		d.run()
-		pass(time.Minute)
+		for range 6000 { // wake-ups do not hurry it
+			pass(10*ms - 1)
+			d.wake <- WakeNotification
+		}
 		times := d.claimTimes()
 		require.Less(t, len(times), 50, "retries back off while the database does not answer")
 		for n := 1; n < len(times); n++ {
 			require.LessOrEqual(t, times[n]-times[n-1], claimErrorCap*12/10)
 		}
-		require.Equal(t, []string{"Cannot claim items; they stay queued and no attempt is counted"},
-			d.log.At(slog.LevelError))
+		const message = "Cannot claim items; they stay queued and no attempt is counted"
+		require.Equal(t, []string{message}, d.log.At(slog.LevelError))
 		require.Empty(t, d.seen().reported)
 
-		broken.Store(false)
 		pass(claimErrorCap * 12 / 10)
 		require.Len(t, d.seen().reported, 3)
 		require.Contains(t, d.log.At(slog.LevelInfo), "Claims succeed again")
 
-		broken.Store(true)
-		pass(time.Minute)
-		require.Len(t, d.log.At(slog.LevelError), 2, "a new outage is logged again")
-	})
-}
-
-func TestRingsDoNotHurryAClaimThatBacksOff(t *testing.T) {
-	bubble(t, 4, func(t *testing.T, d *desk) {
-		d.onClaim = func(int) (claim.Batch, error) { return claim.Batch{LookAgainIn: -1}, errors.New("connection refused") }
-		d.run()
-		for range 1000 {
-			pass(10 * time.Millisecond)
-			d.wake <- "notification"
-		}
-		require.Less(t, len(d.claimTimes()), 20)
+		pass(2 * time.Minute)
+		errs := d.log.At(slog.LevelError)
+		require.Equal(t, []string{message, "Panic in the dispatcher", message}, errs[:3], "a new outage is logged again")
+		require.Equal(t, "boom", d.log.Value("Panic in the dispatcher", "panic"))
 	})
 }
 
@@ -264,29 +217,20 @@ func TestClaimUnderWayIsNotTornByTheEnd(t *testing.T) {
 	})
 }
 
-func TestPauseAndResumeAreLoggedOnce(t *testing.T) {
+func TestWhatAClaimSaysBesideItsItemsIsLogged(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.onClaim = func(int) (claim.Batch, error) {
-			paused := d.now() > time.Minute && d.now() < 2*time.Minute
-			return claim.Batch{Paused: paused, LookAgainIn: -1}, nil
+			batch := claim.Batch{Paused: d.now() > time.Minute && d.now() < 2*time.Minute, LookAgainIn: -1}
+			if d.now() > 4*time.Minute {
+				batch.AtCapacity = []claim.Full{{WorkspaceID: "shop", Active: 5, Limit: 6}}
+			}
+			return batch, nil
 		}
 		d.run()
-		pass(5 * time.Minute)
-		require.Equal(t, []string{"Paused by the settings; claiming no items", "Resumed by the settings; claiming items"},
-			d.log.At(slog.LevelInfo))
-	})
-}
-
-func TestWorkspaceAtCapacityIsLogged(t *testing.T) {
-	bubble(t, 4, func(t *testing.T, d *desk) {
-		d.onClaim = func(int) (claim.Batch, error) {
-			return claim.Batch{AtCapacity: []claim.Full{{WorkspaceID: "shop", Active: 5, Limit: 5}}, LookAgainIn: -1}, nil
-		}
-		d.run()
-		synctest.Wait()
-		require.Equal(t, "shop", d.log.Value("Workspace at capacity", "workspace_id"))
-		require.Equal(t, "5", d.log.Value("Workspace at capacity", "active_count"))
-		require.Equal(t, "5", d.log.Value("Workspace at capacity", "limit"))
+		pass(4*time.Minute + 6*time.Second)
+		require.Equal(t, []string{"INFO Paused by the settings; claiming no items",
+			"INFO Resumed by the settings; claiming items",
+			"INFO Workspace at capacity workspace_id=shop active_count=5 limit=6"}, d.log.Lines())
 	})
 }
 

@@ -15,13 +15,18 @@ import (
 
 // The bubbles prove that no goroutine is left when Run returns: otherwise they would not end.
 
-func TestIdleDispatcherEndsAtOnce(t *testing.T) {
-	bubble(t, 4, func(t *testing.T, d *desk) {
-		stop := d.run()
-		pass(time.Second)
-		stop()
-		require.Equal(t, time.Second, d.now())
-	})
+func TestADispatcherWithoutWorkEndsAtOnce(t *testing.T) {
+	for name, answer := range map[string]error{"idle": nil, "without a database": errors.New("connection refused")} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 4, func(t *testing.T, d *desk) {
+				d.onClaim = func(int) (claim.Batch, error) { return claim.Batch{LookAgainIn: -1}, answer }
+				stop := d.run()
+				pass(time.Minute)
+				stop()
+				require.Equal(t, time.Minute, d.now())
+			})
+		})
+	}
 }
 
 func TestDispatcherThatIsCancelledBeforeItsStartClaimsNothing(t *testing.T) {
@@ -33,17 +38,21 @@ func TestDispatcherThatIsCancelledBeforeItsStartClaimsNothing(t *testing.T) {
 	})
 }
 
-func TestEndLetsHandOversUnderWayFinish(t *testing.T) {
+func TestEndLetsHandOversUnderWayFinishAndRenewsTheirLeases(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.StartTimeout, d.DrainTimeout = time.Minute, time.Minute
 		d.enqueue(20)
-		d.onStart = starts(3 * time.Second)
+		d.onStart = starts(25 * time.Second)
 		stop := d.run()
 		pass(time.Second)
 		stop()
-		require.Equal(t, 3*time.Second, d.now())
+		require.Equal(t, 25*time.Second, d.now())
 		require.Len(t, d.seen().reported, 4)
 		require.Len(t, d.seen().claims, 1, "no claim after the shutdown has begun")
 		require.Equal(t, []claim.Verb{claim.Dispatched, claim.Dispatched, claim.Dispatched, claim.Dispatched}, d.verbs())
+		all := []int64{1, 2, 3, 4}
+		require.Equal(t, []beatCall{{10 * time.Second, all}, {20 * time.Second, all}}, d.seen().beats,
+			"one heartbeat for all leases, every third of a lease")
 	})
 }
 
@@ -66,20 +75,6 @@ func TestEndReleasesWhatItBreaksOff(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestLeasesAreRenewedUntilTheEnd(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, d *desk) {
-		d.StartTimeout, d.DrainTimeout = time.Minute, time.Minute
-		d.enqueue(1)
-		d.onStart = starts(25 * time.Second)
-		stop := d.run()
-		pass(time.Second)
-		stop()
-		require.Equal(t, 25*time.Second, d.now())
-		require.Equal(t, []beatCall{{10 * time.Second, []int64{1}}, {20 * time.Second, []int64{1}}}, d.seen().beats)
-		require.Equal(t, []claim.Verb{claim.Dispatched}, d.verbs())
-	})
 }
 
 func TestEndDoesNotWaitForADatabaseForEver(t *testing.T) {
@@ -107,15 +102,5 @@ func TestEndDuringAnOutageIsNotHeldUpByIt(t *testing.T) {
 		stop()
 		require.LessOrEqual(t, d.now()-began, time.Millisecond)
 		require.Empty(t, d.leased, "no item stays leased")
-	})
-}
-
-func TestEndDuringADatabaseOutageIsNotHeldUpByIt(t *testing.T) {
-	bubble(t, 4, func(t *testing.T, d *desk) {
-		d.onClaim = func(int) (claim.Batch, error) { return claim.Batch{LookAgainIn: -1}, errors.New("connection refused") }
-		stop := d.run()
-		pass(time.Minute)
-		stop()
-		require.Equal(t, time.Minute, d.now())
 	})
 }

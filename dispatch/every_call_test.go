@@ -16,8 +16,11 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/troubletest"
 )
 
-// late is the trouble of a call that names an item whose lease has expired.
-const late troubletest.Trouble = "a lease that it names has expired"
+const (
+	// late is the trouble of a call that names an item whose lease has expired.
+	late   troubletest.Trouble = "a lease that it names has expired"
+	panics troubletest.Trouble = "it panics"
+)
 
 // troubled wraps the fakes of a desk. One of their calls meets a trouble. Leases expire, a repeated start finds its
 // run, and a claim sees new items only if it looks or has their hint. There are no polls.
@@ -27,10 +30,21 @@ type troubled struct {
 	news  int             // items that no claim has seen yet
 	runs  map[string]bool // the executions that have a run
 	ended map[int64]string
+
+	panicked bool
 }
 
 // items is how many items a desk in trouble has at first. The calls after their ends are not counted.
 const items = 9
+
+func (f *troubled) meet(call string) troubletest.Trouble {
+	met := f.calls.Meet(call)
+	if met == panics {
+		f.panicked = true
+		panic("boom")
+	}
+	return met
+}
 
 // expire returns leased items to the queue as a sweep does: their starts may have been sent.
 func (f *troubled) expire(over func(item claim.Item) bool) {
@@ -83,7 +97,7 @@ func (f *troubled) Behind(context.Context, int64) (bool, error) { return false, 
 
 func (f *troubled) SettleAndClaim(ctx context.Context, started []claim.Settlement,
 	wanted claim.Wanted) (claim.Batch, []int64, error) {
-	met := f.calls.Meet("claim")
+	met := f.meet("claim")
 	switch met {
 	case troubletest.Unsent:
 		return claim.Batch{LookAgainIn: -1}, nil, troubletest.Err
@@ -103,7 +117,7 @@ func (f *troubled) SettleAndClaim(ctx context.Context, started []claim.Settlemen
 }
 
 func (f *troubled) Settle(_ context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
-	met := f.calls.Meet("settle " + string(verb))
+	met := f.meet("settle " + string(verb))
 	switch met {
 	case troubletest.Unsent:
 		return nil, troubletest.Err
@@ -133,7 +147,7 @@ func (f *troubled) settles(verb claim.Verb, batch []claim.Settlement) []int64 {
 }
 
 func (f *troubled) Heartbeat(ctx context.Context, held []claim.Held) ([]int64, error) {
-	met := f.calls.Meet("heartbeat")
+	met := f.meet("heartbeat")
 	if met == troubletest.Unsent {
 		return nil, troubletest.Err
 	}
@@ -158,7 +172,7 @@ func (f *troubled) Heartbeat(ctx context.Context, held []claim.Held) ([]int64, e
 }
 
 func (f *troubled) Start(ctx context.Context, item claim.Item) (string, engine.Outcome, error) {
-	met := f.calls.Meet("start")
+	met := f.meet("start")
 	if met == troubletest.Unsent || met == late {
 		return "", engine.Unanswered, serviceerror.NewUnavailable("connection reset")
 	}
@@ -178,7 +192,7 @@ func (f *troubled) Start(ctx context.Context, item claim.Item) (string, engine.O
 }
 
 func (f *troubled) Find(ctx context.Context, item claim.Item) (string, engine.Outcome, error) {
-	if f.calls.Meet("find") != troubletest.None {
+	if f.meet("find") != troubletest.None {
 		return "", engine.Unanswered, serviceerror.NewUnavailable("connection reset")
 	}
 	f.mu.Lock()
@@ -238,6 +252,10 @@ func runInTrouble(t *testing.T, calls *troubletest.Calls) {
 		pass(time.Minute)
 		require.Len(t, f.seen().beats, beats, "no lease is renewed for nothing")
 
+		if f.panicked {
+			require.Equal(t, "boom", f.log.Value("Panic in the dispatcher", "panic")+
+				f.log.Value("Panic while dispatching a queue item", "panic"))
+		}
 		f.onStart, f.book.busiest = starts(time.Second), 0
 		f.announce(workers)
 		pass(5 * time.Second)
@@ -247,5 +265,5 @@ func runInTrouble(t *testing.T, calls *troubletest.Calls) {
 
 func TestWhicheverCallFailsAllEndsAsIfNoneHad(t *testing.T) {
 	t.Parallel()
-	troubletest.Each(t, []troubletest.Trouble{troubletest.Unsent, troubletest.Unanswered, late}, runInTrouble)
+	troubletest.Each(t, []troubletest.Trouble{troubletest.Unsent, troubletest.Unanswered, late, panics}, runInTrouble)
 }

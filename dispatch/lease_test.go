@@ -14,22 +14,9 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-func TestHeartbeatRenewsAllLeasesInOneBatchEveryThirdOfALease(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, d *desk) {
-		d.StartTimeout = time.Minute
-		d.enqueue(3)
-		d.onStart = starts(25 * time.Second)
-		d.run()
-		pass(time.Minute)
-		all := []int64{1, 2, 3}
-		require.Equal(t, []beatCall{{10 * time.Second, all}, {20 * time.Second, all}}, d.seen().beats,
-			"no heartbeat while no lease is held")
-		require.Len(t, d.seen().reported, 3)
-	})
-}
-
 func TestLostLeaseStopsItsWorkerAndSettlesNothing(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, d *desk) {
+		observer := d.observed()
 		d.StartTimeout = time.Minute
 		d.enqueue(3)
 		var cause error
@@ -42,15 +29,17 @@ func TestLostLeaseStopsItsWorkerAndSettlesNothing(t *testing.T) {
 			return runID, err
 		}
 		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return []int64{1, 3}, nil }
+		d.onSettle = func(claim.Verb, []claim.Settlement) ([]int64, error) { return []int64{1}, nil } // 3 is lost before
 		stop := d.run()
 		pass(15 * time.Second)
 		stop()
 		require.ErrorIs(t, cause, claim.ErrLost)
 		require.Equal(t, 10*time.Second, at)
-		require.Equal(t, []string{"e1=run-e1", "e3=run-e3"}, slices.Sorted(slices.Values(d.seen().reported)))
+		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
 		for _, s := range d.settlements() {
 			require.NotEqualValues(t, 2, s.ID)
 		}
+		require.Equal(t, []int64{2, 3}, slices.Sorted(slices.Values(observer.lost)), "each is told of once")
 		require.Contains(t, d.log.At(slog.LevelWarn), "Leases lost")
 		require.Empty(t, d.log.At(slog.LevelError), "a lost lease is not an error")
 	})
@@ -110,7 +99,10 @@ func TestHeartbeatThatFailsIsRepeatedSooner(t *testing.T) {
 		d.enqueue(1)
 		d.onStart = stubborn(31 * time.Second)
 		d.onHeartbeat = func(held []claim.Held) ([]int64, error) {
-			if d.now() < 13*time.Second {
+			switch at := d.now(); {
+			case at < 11*time.Second:
+				panic("boom")
+			case at < 13*time.Second:
 				return nil, errors.New("connection refused")
 			}
 			return []int64{held[0].ID}, nil
@@ -123,6 +115,8 @@ func TestHeartbeatThatFailsIsRepeatedSooner(t *testing.T) {
 		}
 		require.Equal(t, []time.Duration{10 * time.Second, 12500 * time.Millisecond, 15 * time.Second, 25 * time.Second}, at)
 		require.Equal(t, []claim.Verb{claim.Dispatched}, d.verbs(), "the lease was renewed in time and still holds at 31 s")
+		require.Equal(t, "heartbeat", d.log.Value("Panic in the dispatcher", "part"))
+		require.Contains(t, d.log.Value("Panic in the dispatcher", "stack"), "lease_test.go")
 	})
 }
 

@@ -163,30 +163,6 @@ func TestLimitThatIsLiftedIsLeftBehind(t *testing.T) {
 	})
 }
 
-func TestHalfOfAllStartsRefusedBurnsNothingAndEnds(t *testing.T) {
-	bubble(t, 10, func(t *testing.T, d *desk) {
-		d.enqueue(200)
-		var calls atomic.Int64
-		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
-			time.Sleep(time.Millisecond)
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			if calls.Add(1)%2 == 0 && d.now() < time.Minute {
-				return "", tooMuch
-			}
-			return "run-" + item.ExecutionID, nil
-		}
-		d.run()
-		pass(time.Minute)
-		require.Less(t, calls.Load(), int64(250), "the rate keeps falling")
-		pass(time.Minute)
-		require.Len(t, d.seen().reported, 200)
-		require.NotContains(t, d.verbs(), claim.Retry)
-		require.NotContains(t, d.verbs(), claim.Fail)
-		require.Contains(t, d.log.At(slog.LevelInfo), fullSpeed)
-	})
-}
-
 func TestRefusalOfAProbeEndsThePauseAndSlowsDown(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.enqueue(50)
@@ -322,24 +298,12 @@ func TestBreakerTripsProbesOneAtATimeAndCloses(t *testing.T) {
 	b.close()
 	require.False(t, b.open())
 	require.Equal(t, 5, b.allows(now, 5, 0))
-}
 
-func TestBreakerIgnoresFailuresThatWereUnderWay(t *testing.T) {
-	t.Parallel()
-	var b breaker
-	now := time.Now()
 	b.trip(now)
 	until := b.until
-	for range 50 {
-		b.trip(now.Add(time.Millisecond))
-	}
-	require.Equal(t, until, b.until)
-}
-
-func TestBreakerPausesLongerUpToItsCap(t *testing.T) {
-	t.Parallel()
-	var b breaker
-	now := time.Now()
+	b.trip(now.Add(time.Millisecond))
+	require.Equal(t, until, b.until, "failures that were under way are ignored")
+	b.close()
 	for n := range 20 {
 		b.trip(now)
 		nominal := min(probeBase<<n, probeCap)

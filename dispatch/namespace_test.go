@@ -39,6 +39,16 @@ func (d *desk) startsOf(answer func(namespace string) error) map[string]int {
 	return counted
 }
 
+// startsButOf counts starts as startsOf does. Those of namespace bad fail with this error until a time.
+func (d *desk) startsButOf(err error, until time.Duration) map[string]int {
+	return d.startsOf(func(namespace string) error {
+		if namespace == "bad" && d.now() < until {
+			return err
+		}
+		return nil
+	})
+}
+
 func TestOnlyTheNamespaceThatTakesNothingWaits(t *testing.T) {
 	for name, err := range map[string]error{
 		"missing":    serviceerror.NewNamespaceNotFound("bad"),
@@ -50,12 +60,7 @@ func TestOnlyTheNamespaceThatTakesNothingWaits(t *testing.T) {
 				const outage = 10 * time.Minute
 				observer := d.observed()
 				d.severally(50, "good", "bad")
-				starts := d.startsOf(func(namespace string) error {
-					if namespace == "bad" && d.now() < outage {
-						return err
-					}
-					return nil
-				})
+				starts := d.startsButOf(err, outage)
 				stop := d.run()
 				pass(time.Second)
 				require.Len(t, d.seen().reported, 50, "the others continue at full speed")
@@ -89,30 +94,16 @@ func TestANamespaceThatTookNothingBeforeOthersWereKnownIsSaidToOnce(t *testing.T
 			}
 			return []string{"bad", "good"}
 		}
-		starts := d.startsOf(func(namespace string) error {
-			if namespace == "bad" {
-				return serviceerror.NewNamespaceNotFound("bad")
-			}
-			return nil
-		})
+		starts := d.startsButOf(serviceerror.NewNamespaceNotFound("bad"), time.Hour)
 		d.run()
 		pass(time.Minute)
 		require.Len(t, d.seen().reported, 10, "the others continue")
 		require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
 		require.Less(t, starts["bad"], 40, "probes have growing pauses")
-	})
-}
-
-func TestTheLogSaysWhatToDoAboutAMissingNamespace(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, d *desk) {
-		d.severally(1, "shop")
-		d.startsOf(func(string) error { return serviceerror.NewNamespaceNotFound("shop") })
-		d.run()
-		pass(time.Second)
-		said := d.log.Value("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no "+
+		remedy := d.log.Value("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no "+
 			"attempt is counted", "remedy")
-		require.Contains(t, said, `temporal operator namespace create --namespace "shop"`)
-		require.Contains(t, said, "workflow_definitions.namespace")
+		require.Contains(t, remedy, `temporal operator namespace create --namespace "bad"`)
+		require.Contains(t, remedy, "workflow_definitions.namespace")
 	})
 }
 
@@ -163,8 +154,8 @@ func TestANamespaceThatAProbeFindsRefusedIsPausedThoughNoItemWaits(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 2, func(t *testing.T, d *desk) {
-				observer := &fakeObserver{}
-				d.Observer, d.PollInterval = observer, time.Second
+				observer := d.observed()
+				d.PollInterval = time.Second
 				d.Namespaces = func() []string { return row.inUse }
 				d.RefusedNamespace = func() string {
 					if d.now() < time.Minute {
@@ -175,10 +166,10 @@ func TestANamespaceThatAProbeFindsRefusedIsPausedThoughNoItemWaits(t *testing.T)
 				d.run()
 				pass(50 * time.Second)
 				require.Equal(t, row.all, observer.pausedAll())
-				require.Equal(t, row.paused, observer.pausedNamespaces())
+				require.Equal(t, row.paused, observer.paused)
 				pass(11 * time.Second)
 				require.False(t, observer.pausedAll())
-				require.Zero(t, observer.pausedNamespaces())
+				require.Zero(t, observer.paused)
 			})
 		})
 	}
@@ -209,36 +200,24 @@ func TestOneNamespaceIsNeverLimitedInTheClaim(t *testing.T) {
 func TestEachNamespaceHasARateOfItsOwn(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.severally(400, "fast", "slow")
-		var taken []time.Duration // starts of the slow one in the last second
-		starts := d.startsOf(func(namespace string) error {
-			if namespace == "fast" {
-				return nil
+		slow, fast := &rationed{limit: 20, burst: 20, at: time.Now()}, 0
+		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
+			if item.Namespace == "slow" {
+				return slow.start(ctx, item)
 			}
-			for len(taken) > 0 && taken[0] < d.now()-time.Second {
-				taken = taken[1:]
-			}
-			if len(taken) >= 20 {
-				return tooMuch
-			}
-			taken = append(taken, d.now())
-			return nil
-		})
+			time.Sleep(ms)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			fast++
+			return "run", nil
+		}
 		d.run()
 		pass(time.Second)
-		d.mu.Lock()
-		require.Equal(t, 400, starts["fast"], "the namespace without a limit is not slowed down")
-		d.mu.Unlock()
-		pass(19 * time.Second)
-		slow := 0
-		for _, reported := range d.seen().reported {
-			if reported != "" {
-				slow++
-			}
-		}
-		require.Greater(t, slow-400, 150, "the other approaches its limit of 20 per second")
-		d.mu.Lock()
-		require.Less(t, starts["slow"], 2*20*20, "few of its starts are rejected")
-		d.mu.Unlock()
+		require.Equal(t, 400, fast, "the namespace without a limit is not slowed down")
+		pass(40 * time.Second)
+		calls, taken := slow.seen()
+		require.EqualValues(t, 400, taken, "the other approaches its limit of 20 per second")
+		require.Less(t, calls, 450.0, "few of its starts are rejected")
 		require.NotEmpty(t, d.log.At(slog.LevelWarn))
 		for _, message := range d.log.At(slog.LevelWarn) {
 			require.True(t, strings.HasPrefix(message, "Temporal limits the rate of starts"), message)
@@ -250,12 +229,7 @@ func TestEachNamespaceHasARateOfItsOwn(t *testing.T) {
 func TestANamespaceThatIsNewIsNotHeldUpByTheOnlyOneBefore(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.severally(10, "bad")
-		d.startsOf(func(namespace string) error {
-			if namespace == "bad" {
-				return serviceerror.NewNamespaceNotFound("bad")
-			}
-			return nil
-		})
+		d.startsButOf(serviceerror.NewNamespaceNotFound("bad"), time.Hour)
 		inUse := []string{"bad"}
 		d.Namespaces = func() []string {
 			d.mu.Lock()

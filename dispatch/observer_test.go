@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +19,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
-// fakeObserver records its calls.
+// fakeObserver records its calls. It is read with its lock, or when the dispatcher is idle.
 type fakeObserver struct {
 	noObserver
 	mu      sync.Mutex
@@ -28,103 +27,48 @@ type fakeObserver struct {
 	breaker []bool
 	paused  int // namespaces, as last reported
 	lost    []int64
+	stalled []time.Duration
+	lines   []string // starts, settles and heartbeats
 }
 
-func (f *fakeObserver) Woken(source string) {
+func (f *fakeObserver) note(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.sources = append(f.sources, source)
+	do()
+}
+
+func (f *fakeObserver) Woken(source string) { f.note(func() { f.sources = append(f.sources, source) }) }
+func (f *fakeObserver) Lost(itemID int64)   { f.note(func() { f.lost = append(f.lost, itemID) }) }
+
+func (f *fakeObserver) Stalled(took time.Duration) {
+	f.note(func() { f.stalled = append(f.stalled, took) })
 }
 
 func (f *fakeObserver) Paused(namespaces int, open bool, _ error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.paused = namespaces
-	f.breaker = append(f.breaker, open)
+	f.note(func() { f.paused, f.breaker = namespaces, append(f.breaker, open) })
 }
+
+func (f *fakeObserver) line(format string, args ...any) {
+	f.note(func() { f.lines = append(f.lines, fmt.Sprintf(format, args...)) })
+}
+
+func (f *fakeObserver) Starting(request *claim.Item) func(string, engine.Outcome, error) {
+	request.Traceparent = "changed"
+	return func(runID string, outcome engine.Outcome, err error) { f.line("start %d: %s", request.ID, outcome) }
+}
+
+func (f *fakeObserver) Settled(_ time.Time, verb claim.Verb, settled []int64, err error) {
+	f.line("%s %v %v", verb, settled, err)
+}
+
+func (f *fakeObserver) Renewed(err error) { f.line("heartbeat %v", err) }
 
 // pausedAll returns the last reported state of the breaker.
-func (f *fakeObserver) pausedAll() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.breaker) > 0 && f.breaker[len(f.breaker)-1]
-}
-
-func (f *fakeObserver) pausedNamespaces() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.paused
-}
-
-func (f *fakeObserver) Lost(itemID int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.lost = append(f.lost, itemID)
-}
-
-func TestTheObserverHearsOfEachClaimAndWhatItWasFor(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, d *desk) {
-		observer := d.observed()
-		stop := d.run()
-		pass(time.Second)
-		d.enqueue(1)
-		d.wake <- "completion"
-		pass(5 * time.Second)
-		stop()
-		require.Len(t, observer.sources, len(d.seen().claims))
-		require.Equal(t, "start", observer.sources[0])
-		require.Contains(t, observer.sources, "completion")
-		require.Contains(t, observer.sources, "poll")
-		require.Empty(t, observer.breaker)
-		require.Empty(t, observer.lost)
-	})
-}
-
-func TestTheObserverHearsOnceOfEachLostLease(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, d *desk) {
-		observer := d.observed()
-		d.StartTimeout = time.Minute
-		d.enqueue(3)
-		d.onStart = starts(12 * time.Second)
-		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return []int64{1, 3}, nil } // 2 is lost during its start
-		d.onSettle = func(_ claim.Verb, batch []claim.Settlement) ([]int64, error) {
-			return []int64{1}, nil // 3 is lost before its settlement
-		}
-		stop := d.run()
-		pass(time.Minute)
-		stop()
-		require.Equal(t, []int64{2, 3}, slices.Sorted(slices.Values(observer.lost)))
-	})
-}
-
-// book is an observer that records starts and settlements.
-type book struct {
-	noObserver
-	mu    sync.Mutex
-	lines []string
-}
-
-func (b *book) note(format string, args ...any) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.lines = append(b.lines, fmt.Sprintf(format, args...))
-}
-
-func (b *book) Starting(request *claim.Item) func(string, engine.Outcome, error) {
-	request.Traceparent = "changed"
-	return func(runID string, outcome engine.Outcome, err error) { b.note("start %d: %s", request.ID, outcome) }
-}
-
-func (b *book) Settled(_ time.Time, verb claim.Verb, settled []int64, err error) {
-	b.note("%s %v %v", verb, settled, err)
-}
-
-func (b *book) Renewed(err error) { b.note("heartbeat %v", err) }
+func (f *fakeObserver) pausedAll() bool { return len(f.breaker) > 0 && f.breaker[len(f.breaker)-1] }
 
 func TestTheObserverHearsOfEachStartSettleAndHeartbeat(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, d *desk) {
-		observer := &book{}
-		d.Observer = observer
+		observer := d.observed()
 		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
 			require.Equal(t, "changed", item.Traceparent)
 			if item.ID == 2 {

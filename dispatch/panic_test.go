@@ -15,57 +15,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
-func TestPanicInAHeartbeatIsNotTheLastHeartbeat(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, d *desk) {
-		d.enqueue(1)
-		d.onStart = stubborn(35 * time.Second)
-		d.onHeartbeat = func(held []claim.Held) ([]int64, error) {
-			if len(d.seen().beats) == 1 {
-				panic("boom")
-			}
-			return []int64{held[0].ID}, nil
-		}
-		d.run()
-		pass(36 * time.Second)
-		require.Equal(t, 12500*time.Millisecond, d.seen().beats[1].at, "the heartbeat is retried as after any failure")
-		require.Equal(t, []claim.Verb{claim.Dispatched}, d.verbs(), "the lease was renewed in time")
-		require.Equal(t, "heartbeat", d.log.Value("Panic in the dispatcher", "part"))
-		require.Contains(t, d.log.Value("Panic in the dispatcher", "stack"), "panic_test.go")
-	})
-}
-
-func TestPanicInAClaimIsLikeNoAnswer(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, d *desk) {
-		d.enqueue(3)
-		d.onClaim = func(atMost int) (claim.Batch, error) {
-			if len(d.claimTimes()) < 3 {
-				panic("boom")
-			}
-			return fakeStore{d}.take(claim.Wanted{AtMost: atMost}), nil
-		}
-		d.run()
-		pass(time.Second)
-		require.Len(t, d.seen().reported, 3)
-		require.Contains(t, d.log.At(slog.LevelInfo), "Claims succeed again")
-		require.Equal(t, "boom", d.log.Value("Panic in the dispatcher", "panic"))
-	})
-}
-
-func TestPanicInASettleIsLikeNoAnswer(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, d *desk) {
-		d.enqueue(1)
-		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
-			if len(d.seen().settles) < 4 {
-				panic("boom")
-			}
-			return fakeStore{d}.putBack(verb, batch), nil
-		}
-		d.run()
-		pass(time.Second)
-		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
-	})
-}
-
 func TestPanicOfWhoeverIsToldOfADispatchHarmsNobody(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		d.enqueue(20)
@@ -127,25 +76,9 @@ func TestPanicBeforeTheStartLeavesTheLeaseToRunOut(t *testing.T) {
 	})
 }
 
-// brokenGate panics on its first call of Busy.
-type brokenGate struct {
-	Gate
-	broken bool
-}
-
-func (g *brokenGate) Sleep()         {}
-func (g *brokenGate) OnDuty() bool   { return true }
-func (g *brokenGate) IsAsleep() bool { return true }
-func (g *brokenGate) Busy() {
-	if !g.broken {
-		g.broken = true
-		panic("boom")
-	}
-}
-
 func TestPanicInTheClaimLoopEndsTheDispatcherInOrder(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, d *desk) {
-		d.Gate = &brokenGate{}
+	gatedBubble(t, 3, func(t *testing.T, d *desk, g *fakeGate) {
+		g.breaks = true
 		d.enqueue(3)
 		d.onStart = starts(12 * time.Second)
 		d.StartTimeout = time.Minute

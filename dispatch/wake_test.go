@@ -22,6 +22,7 @@ type fakeGate struct {
 	distrust time.Duration
 	offDuty  bool
 	stuck    bool // a transaction that read the gate as open stays open
+	breaks   bool // the next Busy panics
 }
 
 func (g *fakeGate) want(wish string) {
@@ -32,9 +33,15 @@ func (g *fakeGate) want(wish string) {
 		g.wishes = append(g.wishes, wish)
 	}
 }
-func (g *fakeGate) Sleep()                   { g.want("sleep") }
-func (g *fakeGate) Awake()                   { g.want("awake") }
-func (g *fakeGate) Busy()                    { g.want("busy") }
+func (g *fakeGate) Sleep() { g.want("sleep") }
+func (g *fakeGate) Awake() { g.want("awake") }
+func (g *fakeGate) Busy() {
+	if g.breaks {
+		g.breaks = false
+		panic("boom")
+	}
+	g.want("busy")
+}
 func (g *fakeGate) Call()                    { g.mu.Lock(); g.calls++; g.mu.Unlock() }
 func (g *fakeGate) Distrust(d time.Duration) { g.mu.Lock(); g.distrust = d; g.mu.Unlock() }
 func (g *fakeGate) OnDuty() bool             { g.mu.Lock(); defer g.mu.Unlock(); return !g.offDuty }

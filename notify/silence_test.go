@@ -160,8 +160,7 @@ func TestSilentConnectionIsReplacedWithinNineSecondsWheneverItDies(t *testing.T)
 	}
 }
 
-// The worst case: the connection dies just after a ping, and the next connection attempt, or its LISTEN, is not answered
-// either.
+// The worst case: the connection dies just after a ping, and the next connection attempt or LISTEN is not answered.
 func TestSilentConnectionAndASilentSuccessorAreGivenUpWithinNineSeconds(t *testing.T) {
 	t.Parallel()
 	for died := time.Duration(0); died <= 5*time.Second; died += 100 * time.Millisecond {

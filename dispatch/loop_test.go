@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -9,21 +10,73 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 )
 
-// stalls notes what a dispatcher reports as stalls.
-type stalls struct {
-	noObserver
-	seen []time.Duration
+// gathering runs four workers on many items, with claims of 4 ms and starts that take as long as given, by item. It
+// returns the first two claims.
+func gathering(t *testing.T, shared bool, starts ...time.Duration) (calls []claimCall) {
+	t.Helper()
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.enqueue(100)
+		d.onClaim = func(atMost int) (claim.Batch, error) {
+			time.Sleep(4 * time.Millisecond)
+			batch := fakeStore{d}.take(claim.Wanted{AtMost: atMost})
+			batch.Shared = shared
+			return batch, nil
+		}
+		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
+			time.Sleep(starts[int(item.ID-1)%len(starts)])
+			return "run", nil
+		}
+		stop := d.run()
+		pass(time.Second)
+		stop()
+		calls = d.seen().claims[:2]
+	})
+	return calls
 }
 
-func (s *stalls) Stalled(took time.Duration) { s.seen = append(s.seen, took) }
+const ms = time.Millisecond
+
+func TestAClaimWaitsUntilItServesHalfOfTheWorkers(t *testing.T) {
+	require.Equal(t, []claimCall{{0, 4}, {6 * ms, 2}}, gathering(t, false, ms, 2*ms, 3*ms, 3*ms))
+}
+
+func TestAClaimBesideOtherReplicasWaitsUntilItServesAllWorkers(t *testing.T) {
+	require.Equal(t, []claimCall{{0, 4}, {7 * ms, 4}}, gathering(t, true, ms, 2*ms, 3*ms, 3*ms))
+}
+
+func TestAClaimWaitsForWorkersNoLongerThanTheLastClaimTook(t *testing.T) {
+	require.Equal(t, []claimCall{{0, 4}, {8 * ms, 1}}, gathering(t, false, ms, time.Minute, time.Minute, time.Minute))
+}
+
+func TestAClaimWaitsForNoWorkersIfStartsAreSlowerThanClaims(t *testing.T) {
+	var g gather
+	more := claim.Batch{More: true}
+	now := time.Now()
+	g.started(5 * ms)
+	g.plan(more, now, 4*ms, 4)
+	require.False(t, g.waits(now, 1))
+	g.plan(more, now, 6*ms, 4)
+	require.True(t, g.waits(now, 1))
+	g.plan(more, now, time.Second, 4)
+	require.False(t, g.waits(now.Add(gatherMost), 1), "a claim that waited for a lock must not idle the workers as long")
+}
+
+func TestAClaimWaitsForNoWorkersUnlessItFindsItemsForThem(t *testing.T) {
+	for name, batch := range map[string]claim.Batch{"no more items": {}, "W is reached": {More: true, Capped: true}} {
+		var g gather
+		now := time.Now()
+		g.plan(batch, now, 4*ms, 4)
+		require.False(t, g.waits(now, 1), name)
+	}
+}
 
 // stallOf enqueues an item after a second whose notification the store does not see for 200 ms, and returns
 // what was reported. The claim of an item says that it has been startable for so long.
 func stallOf(t *testing.T, source string, startable time.Duration) (seen []time.Duration) {
 	t.Helper()
 	bubble(t, 1, func(t *testing.T, d *desk) {
-		observer := &stalls{}
-		d.Observer, d.PollInterval = observer, 0
+		observer := d.observed()
+		d.PollInterval = 0
 		var heeded time.Time
 		d.onClaim = func(atMost int) (claim.Batch, error) {
 			if time.Now().Before(heeded) {
@@ -42,7 +95,7 @@ func stallOf(t *testing.T, source string, startable time.Duration) (seen []time.
 		d.wake <- source
 		pass(time.Second)
 		stop()
-		seen = observer.seen
+		seen = observer.stalled
 	})
 	return seen
 }
