@@ -52,7 +52,7 @@ test: ## lint, and run all tests with the race detector on a real Postgres and T
 	@.ci/need test
 	@$(MAKE) --no-print-directory devstack build lint
 	$(GOTEST) ./...
-	PGDISPATCH_SEEDS=5000 go test -run '^TestReplicas' ./claim/schedule # without the race detector, which allows fewer
+	GOGC=400 PGDISPATCH_SEEDS=5000 go test -run '^TestReplicas' ./claim/schedule # without the race detector, which allows fewer
 	PGDISPATCH_LONG=1 go test -run 'TestNoInterleaving|TestEveryRule' ./notify
 	cd cmd/devstack && $(GOTEST) ./internal/... && go test -timeout 10m .
 	cd test && $(GOTEST) -count=1 -parallel 4 ./e2e ./internal/... ./bench/internal/... ./chaos/... ./deploy/... ./mutants/...
