@@ -38,7 +38,7 @@ func main() {
 func (b build) statements(t *testing.T) (all map[string]string) {
 	t.Helper()
 	dir := filepath.Join(b.source, "cmd", "print-statements")
-	require.NoError(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, os.MkdirAll(dir, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(printStatements), 0o644))
 	command := exec.Command("go", "run", "./cmd/print-statements")
 	command.Dir = b.source
