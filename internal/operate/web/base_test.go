@@ -20,26 +20,26 @@ func TestBehindAProxyEveryLinkHasItsPath(t *testing.T) {
 	site := b.site()
 	site.Base = "/tools/pgdispatch"
 	handler := site.Acting()
+	based := func(text, about string) {
+		require.Regexp(t, inBase, text, about)
+		require.Empty(t, inPage.FindAllString(text, -1), about)
+	}
 	for _, path := range append(paths, "/ui/none", "/ui/limits", "/ui/workspaces/"+id+"?period=6h",
 		"/ui/items/8/discard", "/ui/items/selected?do=replay&item=8", "/ui/dead/replay", "/ui/settings/pause",
 		"/ui/items?filter=%22/ui/items%22") {
-		text := b.ask(handler, path, nil).Body.String()
-		require.Regexp(t, inBase, text, path)
-		require.Empty(t, inPage.FindAllString(text, -1), path)
+		based(b.ask(handler, path, nil).text(), path)
 	}
 	for _, path := range []string{"/ui/items?filter=status:FAILED", "/ui/dead/letters?filter=since:1h"} {
-		require.Regexp(t, "^/tools/pgdispatch"+strings.SplitAfter(path, "?")[0][:10], b.ask(handler, path,
-			nil).Header().Get("Location"))
+		require.Regexp(t, "^/tools/pgdispatch"+strings.SplitAfter(path, "?")[0][:10], b.ask(handler, path, nil).to())
 	}
 	live := httptest.NewRecorder()
 	require.NoError(t, site.send(live, httptest.NewRequest("GET", "/ui/live", nil), map[string]string{}))
-	require.Regexp(t, inBase, live.Body.String())
-	require.Empty(t, inPage.FindAllString(live.Body.String(), -1))
-	answer := b.ask(handler, "/ui/items/8/retry", url.Values{"act": {"retry"}})
-	require.Regexp(t, "^/tools/pgdispatch/ui/items/8", answer.Header().Get("Location"))
+	based(live.Body.String(), "live")
+	require.Regexp(t, "^/tools/pgdispatch/ui/items/8",
+		b.ask(handler, "/ui/items/8/retry", url.Values{"act": {"retry"}}).to())
 	scoped := newScoped(&namesReader{})
 	scoped.Base = site.Base
-	require.Regexp(t, inBase, visits(t, scoped.Handler(), rolesIn("Nobody"), "/ui/items").Body.String())
+	require.Regexp(t, inBase, visits(t, scoped.Handler(), rolesIn("Nobody"), "/ui/items").text())
 }
 
 func TestScriptsFindTheirPagesByTheirOwnAddress(t *testing.T) {

@@ -1,22 +1,16 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"slices"
-	"strings"
-	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
@@ -164,66 +158,6 @@ var (
 	errAway = errors.New("password of user bob")
 )
 
-// browser is a signed-in user.
-type browser struct {
-	t      *testing.T
-	read   *fakeReader
-	change *fakeChanger
-	header http.Header
-}
-
-func newBrowser(t *testing.T) *browser {
-	return &browser{t, &fakeReader{rows: 1, letters: []int64{8}}, &fakeChanger{},
-		http.Header{"Sec-Fetch-Site": {"same-origin"}, "Accept": {"text/html"}}}
-}
-
-// as returns a user with this name and the admin token.
-func (b *browser) as(name string) *browser {
-	var signed http.Request
-	signed.Header = b.header
-	signed.SetBasicAuth(name, "0123456789abcdef")
-	return b
-}
-
-func (b *browser) site() *Site {
-	return &Site{Read: b.read, Change: b.change, Log: slog.New(slog.DiscardHandler)}
-}
-
-// ask requests a page; with a form it is a POST.
-func (b *browser) ask(handler http.Handler, path string, form url.Values) *httptest.ResponseRecorder {
-	b.t.Helper()
-	request := httptest.NewRequest("GET", "http://localhost"+path, nil)
-	if form != nil {
-		request = httptest.NewRequest("POST", "http://localhost"+path, strings.NewReader(form.Encode()))
-		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
-	for name, values := range b.header {
-		request.Header[name] = values
-	}
-	answer := httptest.NewRecorder()
-	handler.ServeHTTP(answer, request)
-	require.Contains(b.t, answer.Header().Get("Content-Security-Policy"), "form-action 'self'")
-	return answer
-}
-
-func (b *browser) get(path string) (int, string) {
-	b.t.Helper()
-	answer := b.ask(b.site().Acting(), path, nil)
-	return answer.Code, answer.Body.String()
-}
-
-func (b *browser) post(path string, form url.Values) (int, string) {
-	b.t.Helper()
-	if form == nil {
-		form = url.Values{}
-	}
-	answer := b.ask(b.site().Acting(), path, form)
-	if answer.Code == http.StatusSeeOther {
-		return answer.Code, answer.Header().Get("Location")
-	}
-	return answer.Code, answer.Body.String()
-}
-
 // fakeReader answers with one row of each kind, all with hostile texts, and records its requests.
 type fakeReader struct {
 	err                          error
@@ -242,27 +176,42 @@ type fakeReader struct {
 	horizon                      *operate.DeadKey // where a search stopped; nil: it did not
 	kind, subject                string
 	paused                       bool
-	givenUp                      int64 // the ID of its signal
+	givenUp                      int64         // the ID of its signal
+	held                         chan struct{} // if not nil, what pages are slow for is read once it is closed
+	heldErr                      error         // and then fails
 }
 
 // fullLimit is a full limit of a hostile key.
 var fullLimit = operate.LimitUse{Behind: 12, BehindExact: true, Limits: []operate.KeyLimit{
 	{ID: 1, Key: hostile, MaxConcurrent: new(int), Waiting: 12, WaitingExact: true}}}
 
+// slow waits until what pages are slow for may be read.
+func (f *fakeReader) slow() error {
+	if f.held != nil {
+		<-f.held
+	}
+	return cmp.Or(f.heldErr, f.err)
+}
+
 func (f *fakeReader) Standing(ctx context.Context) (operate.Overview, error) {
-	o, err := f.Overview(ctx)
-	f.looks--
+	o, err := f.overview(ctx)
 	return operate.Overview{Depth: operate.Depth{MaxClaims: o.Depth.MaxClaims}, Replicas: o.Replicas}, err
 }
 
 func (f *fakeReader) QueueDepth(ctx context.Context) (operate.Depth, error) {
-	o, err := f.Overview(ctx)
-	f.looks--
+	o, err := f.overview(ctx)
 	return o.Depth, err
 }
 
 func (f *fakeReader) Overview(ctx context.Context) (operate.Overview, error) {
 	f.looks++
+	if err := f.slow(); err != nil {
+		return operate.Overview{}, err
+	}
+	return f.overview(ctx)
+}
+
+func (f *fakeReader) overview(ctx context.Context) (operate.Overview, error) {
 	if ctx.Err() != nil {
 		return operate.Overview{}, ctx.Err()
 	}
@@ -296,7 +245,7 @@ func (f *fakeReader) ListWorkspaces(_ context.Context, _ string, _ operate.Works
 		rows = append(rows,
 			operate.WorkspaceRow{ID: id, Name: hostile, Plan: "FREE", Limit: 5, Running: 2, Waiting: 1000, Rank: math.Inf(-1)})
 	}
-	return rows, f.err
+	return rows, f.slow()
 }
 
 func (f *fakeReader) FindWorkspaces(_ context.Context, idOrName string) ([]operate.WorkspaceName, error) {
@@ -339,7 +288,11 @@ func (f *fakeReader) ItemsNamed(ctx context.Context, refs []string, withParams b
 }
 
 func (f *fakeReader) Items(_ context.Context, items []int64, executions []string,
-	_ bool) ([]operate.Item, error) {
+	params bool) ([]operate.Item, error) {
+	err := f.err
+	if !params { // with them, it is of an item's page: whether there is one
+		err = f.slow()
+	}
 	item := dead
 	if f.item != nil {
 		item = *f.item
@@ -353,12 +306,12 @@ func (f *fakeReader) Items(_ context.Context, items []int64, executions []string
 			found[n] = item
 			found[n].ID, found[n].FinishedAt = id, new(time.Unix(3, 123456000))
 		}
-		return found, f.err
+		return found, err
 	}
 	if len(items) == 1 && items[0] == 8 || len(executions) == 1 && executions[0] == id {
-		return []operate.Item{item}, f.err
+		return []operate.Item{item}, err
 	}
-	return nil, f.err
+	return nil, err
 }
 
 func (f *fakeReader) Signals(context.Context, string, []string, int) ([]operate.Signal, error) {
@@ -366,14 +319,14 @@ func (f *fakeReader) Signals(context.Context, string, []string, int) ([]operate.
 }
 
 func (f *fakeReader) Failures(context.Context, int64) ([]operate.Failure, error) {
-	return []operate.Failure{{Failure: 1, Error: hostile, Replica: hostile}}, f.err
+	return []operate.Failure{{Failure: 1, Error: hostile, Replica: hostile}}, f.slow()
 }
 
 func (f *fakeReader) DeadGroups(context.Context, int) ([]operate.DeadGroup, error) {
 	if f.empty {
-		return nil, f.err
+		return nil, f.slow()
 	}
-	return []operate.DeadGroup{{Kind: hostile, Items: 3, Workspaces: 1, Newest: 8, Example: hostile}}, f.err
+	return []operate.DeadGroup{{Kind: hostile, Items: 3, Workspaces: 1, Newest: 8, Example: hostile}}, f.slow()
 }
 
 func (f *fakeReader) WorkspacesNamed(context.Context, []string, []string, int) ([]operate.WorkspaceName, error) {

@@ -1,28 +1,20 @@
 package web
 
 import (
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
-// typed sends a line of a filter, and returns the status, and where it leads or the page.
-func typed(t *testing.T, path, line, inForce string) (int, string) {
+// typed sends a line of a filter.
+func typed(t *testing.T, path, line, inForce string) page {
 	t.Helper()
-	site := &Site{Read: &fakeReader{}, Log: slog.New(slog.DiscardHandler)}
-	answer := httptest.NewRecorder()
-	query := "?filter=" + url.QueryEscape(line) + "&" + inForce
-	site.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost"+path+query, nil))
-	if answer.Code == http.StatusSeeOther {
-		return answer.Code, answer.Header().Get("Location")
-	}
-	return answer.Code, answer.Body.String()
+	return get(t, &fakeReader{}, path+"?filter="+url.QueryEscape(line)+"&"+inForce)
 }
 
 func TestATypedFilterLeadsToTheAddressThatSaysIt(t *testing.T) {
@@ -41,19 +33,18 @@ func TestATypedFilterLeadsToTheAddressThatSaysIt(t *testing.T) {
 		"workspace:é":   "?workspace=%C3%A9",
 		"status:\u3000": "",
 	} {
-		code, to := typed(t, "/ui/items", line, "")
+		answer := typed(t, "/ui/items", line, "")
 		if want == "" && strings.TrimSpace(line) != "" && line != ` "" ` {
-			require.Equal(t, 422, code, line)
+			answer.is(422)
 			continue
 		}
-		require.Equal(t, 303, code, line)
-		require.Equal(t, "/ui/items"+want, to, line)
+		require.Equal(t, "/ui/items"+want, answer.is(303).to(), line)
 	}
-	_, to := typed(t, "/ui/items", "status:PENDING reset", "status=FAILED&workspace=acme&before=7&done=changed&q=x")
-	require.Equal(t, "/ui/items?error=reset&status=PENDING&workspace=acme", to,
+	require.Equal(t, "/ui/items?error=reset&status=PENDING&workspace=acme",
+		typed(t, "/ui/items", "status:PENDING reset", "status=FAILED&workspace=acme&before=7&done=changed&q=x").to(),
 		"it replaces and adds, from the first page")
-	_, to = typed(t, "/ui/dead/letters", `since:24h "no postcode"`, "workspace=acme&after=x")
-	require.Equal(t, "/ui/dead/letters?error=no+postcode&since=24h&workspace=acme", to)
+	require.Equal(t, "/ui/dead/letters?error=no+postcode&since=24h&workspace=acme",
+		typed(t, "/ui/dead/letters", `since:24h "no postcode"`, "workspace=acme&after=x").to())
 }
 
 func TestAWrongTokenIsNamedBesideTheListAsItWas(t *testing.T) {
@@ -70,29 +61,60 @@ func TestAWrongTokenIsNamedBesideTheListAsItWas(t *testing.T) {
 		strings.Repeat("é ", 150): "error must be text of up to 200",
 		strings.Repeat(" ", 2001): "it is longer than 2000 bytes.", "workspace:\xff": "workspace must be text",
 	} {
-		code, text := typed(t, "/ui/items", line, "workspace=acme")
-		require.Equal(t, 422, code, line)
-		require.Contains(t, text, `role="alert" id="filter-wrong">The filter was not changed: `+want, line)
-		require.Contains(t, text, `aria-label="Remove the filter workspace: acme"`)
-		require.Contains(t, text, `aria-label="Table of items"`, "the list is there")
-		require.NotContains(t, text, "filter=", "no link has the line")
+		typed(t, "/ui/items", line, "workspace=acme").is(422).
+			shows(`role="alert" id="filter-wrong">The filter was not changed: `+want,
+						`aria-label="Remove the filter workspace: acme"`, `aria-label="Table of items"`).
+			hides("filter=") // no link has the line
 	}
-	code, text := typed(t, "/ui/items", `"><script>alert(1)</script> x:y`, "")
-	require.Equal(t, 422, code)
-	require.NotContains(t, text, "<script>alert")
-	code, text = typed(t, "/ui/dead/letters", "status:FAILED", "")
-	require.Equal(t, 422, code)
-	require.Contains(t, text, "there is no filter status; use workspace, definition, error, since, until;")
+	typed(t, "/ui/items", `"><script>alert(1)</script> x:y`, "").is(422).hides("<script>alert")
+	typed(t, "/ui/dead/letters", "status:FAILED", "").is(422).
+		shows("there is no filter status; use workspace, definition, error, since, until;")
 }
 
-func TestUntilBoundsTheTime(t *testing.T) {
+func TestABulkActionHasTheFilterOfItsList(t *testing.T) {
 	t.Parallel()
-	f := &fakeReader{}
-	_, _ = get(t, f, "/ui/items?since=24h&until=90m")
-	require.Equal(t, 24*time.Hour, *f.filter.Since.Ago)
-	require.Equal(t, 90*time.Minute, *f.filter.Until.Ago)
-	f = &fakeReader{letters: []int64{8}}
-	_, text := (&browser{t, f, &fakeChanger{}, http.Header{}}).get("/ui/dead/letters?until=90m")
-	require.Equal(t, 90*time.Minute, *f.deadFilter.Until.Ago)
-	require.Contains(t, text, "/ui/dead/replay?until=90m", "a bulk action has the same filter")
+	b := newBrowser(t)
+	b.get("/ui/dead/letters?until=90m").shows("/ui/dead/replay?until=90m")
+	require.Equal(t, 90*time.Minute, *b.read.deadFilter.Until.Ago)
+}
+
+// What is typed into a filter is understood, and shown as it was understood, or refused.
+func FuzzFilter(f *testing.F) {
+	for _, line := range []string{"", "status:running", `error:"a b" status:FAILED`, "status:", "x:1", `"`, "a:b:c",
+		"workspace:acme workspace:b", "priority:101", "key:\x00", "since:1h until:2h", "params:{}", "STATUS:full"} {
+		f.Add(line)
+	}
+	bar := itemBar()
+	f.Fuzz(func(t *testing.T, line string) {
+		filter, err := typedFilter(url.Values{}, line, bar.Names)
+		if err != nil {
+			require.NotEmpty(t, err.Error())
+			return
+		}
+		for name := range filter {
+			require.Contains(t, bar.Names, name)
+		}
+		again, err := typedFilter(filter, "", bar.Names)
+		require.NoError(t, err, "what is in force can be kept")
+		require.Equal(t, filter, again)
+	})
+}
+
+// A position in a list is read as it was written, or refused.
+func FuzzPosition(f *testing.F) {
+	for _, text := range []string{"", ",", "2026-01-02T03:04:05.6Z,7", "0000-01-01T00:00:00Z,1", "2026-01-02T03:04:05Z,-1",
+		"2026-01-02T03:04:05+23:59,1", "bmFu", "TmFOCjVkMGNkYjBiLTNlMGYtNGMyNS04YTNlLTdmNmQxYzdhMDAwMQphY21l"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if k, err := parseDeadKey(text); err == nil && k != nil {
+			again := must.Get(parseDeadKey(formatDeadKey(*k))).In(t)
+			require.True(t, k.FailedAt.Equal(again.FailedAt))
+			require.Equal(t, k.ID, again.ID)
+		}
+		if k, err := parseKey(text); err == nil && k != nil {
+			again := must.Get(parseKey(formatKey(*k))).In(t)
+			require.Equal(t, formatKey(*k), formatKey(*again), "a rank may be NaN")
+		}
+	})
 }

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"encoding/json"
-	"net/http/httptest"
 	"net/url"
 	"testing"
 	"time"
@@ -36,7 +35,7 @@ func (f *fakeReader) FullLimits(context.Context, []string, []string) ([]operate.
 }
 
 func (f *fakeReader) UnlimitedKeys(context.Context, int) ([]operate.LimitKey, error) {
-	return []operate.LimitKey{{Key: hostile}}, f.err
+	return []operate.LimitKey{{Key: hostile}}, f.slow()
 }
 
 func (f *fakeChanger) SetKeyLimit(_ context.Context, workspace, key string, patch operate.Patch, command,
@@ -67,39 +66,25 @@ func TestLimitsAreChangedAsOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	for _, form := range limitForms {
 		b := newBrowser(t)
-		code, then := b.post(form.path, form.form)
-		require.Equal(t, []string{form.call}, b.change.calls, form.path)
-		require.Equal(t, 303, code)
-		require.Contains(t, then, "/ui/limits?done=")
-
-		b = newBrowser(t)
-		require.Equal(t, 403, b.ask(b.site().Handler(), form.path, url.Values{"key": {"k"}}).Code, "who looks only")
-		require.Empty(t, b.change.calls)
+		require.Contains(t, b.post(form.path, form.form).is(303).to(), "/ui/limits?done=")
+		b.changed(form.call)
+		b.ask(b.site().Handler(), form.path, url.Values{"key": {"k"}}).is(403) // for those who only look
+		require.Len(t, b.change.calls, 1)
 	}
+	b := newBrowser(t)
 	for _, wrong := range []url.Values{{"key": {""}}, {"key": {"k"}, "max": {"-1"}}, {"key": {"k"}, "rates": {"fast"}}} {
-		b := newBrowser(t)
-		code, text := b.post("/ui/limits/set", wrong)
-		require.Equal(t, 422, code)
-		require.Contains(t, text, `role="alert">Nothing was changed: `)
-		require.Empty(t, b.change.calls)
+		b.post("/ui/limits/set", wrong).is(422).shows(`role="alert">Nothing was changed: `)
 	}
-	code, _ := newBrowser(t).post("/ui/limits/9/pause", nil)
-	require.Equal(t, 404, code)
+	b.post("/ui/limits/9/pause", nil).is(404)
+	require.Empty(t, b.change.calls)
 }
 
 func TestLimitsAreListedWithTheirUse(t *testing.T) {
 	t.Parallel()
-	_, page := get(t, &fakeReader{}, "/ui/limits")
-	for _, want := range []string{"</svg>2/2</td>", ">1,000&#43;</td>", "1 h 0 min", ">paused<", ">full<",
-		"<td>5/1s</td>",
-		"full</span> <small>for 7 min 0 s</small>", `aria-label="Running over the last hour, at most 2"`,
-		`href="/ui/limits?after=2"`} {
-		require.Contains(t, page, want)
-	}
-	require.NotContains(t, page, `method="post"`)
-	answer := httptest.NewRecorder()
-	site := &Site{Read: &fakeReader{}}
-	site.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost/ui/limits.json", nil))
+	get(t, &fakeReader{}, "/ui/limits").hides(`method="post"`).shows("</svg>2/2</td>", ">1,000&#43;</td>", "1 h 0 min",
+		">paused<", ">full<", "<td>5/1s</td>", "full</span> <small>for 7 min 0 s</small>",
+		`aria-label="Running over the last hour, at most 2"`, `href="/ui/limits?after=2"`)
+	answer := get(t, &fakeReader{}, "/ui/limits.json")
 	require.Equal(t, "application/json", answer.Header().Get("Content-Type"))
 	var read struct {
 		Limits []struct {
@@ -116,28 +101,4 @@ func TestLimitsAreListedWithTheirUse(t *testing.T) {
 	require.True(t, read.Limits[0].Full && read.Limits[1].Paused)
 	require.False(t, read.Limits[0].WaitingExact)
 	require.EqualValues(t, 2, read.NextAfter)
-}
-
-// askedOfLimits are the calls about limits and counts: see asked.
-func askedOfLimits(ctx context.Context, r Reader, c Changer, workspace string,
-	limit int64) map[string]func() (any, error) {
-	return map[string]func() (any, error){
-		"KeyLimitsOf": func() (any, error) { return r.KeyLimitsOf(ctx, workspace, "key") },
-		"KeyLimits": func() (any, error) {
-			return r.KeyLimits(ctx, operate.KeyLimitFilter{WorkspaceID: workspace}, 10)
-		},
-		"Limits": func() (any, error) {
-			found, _, err := r.Limits(ctx, operate.KeyLimitFilter{ID: limit}, 10)
-			return found, err
-		},
-		"QueueDepth": func() (any, error) { return r.QueueDepth(ctx) },
-		"FullLimits": func() (any, error) {
-			return r.FullLimits(ctx, []string{workspace}, []string{"rival key"})
-		},
-		"UnlimitedKeys": func() (any, error) { return r.UnlimitedKeys(ctx, 10) },
-		"SetKeyLimit": func() (any, error) {
-			return c.SetKeyLimit(ctx, workspace, "rival key", operate.Patch{"paused": true}, "limits pause", "me")
-		},
-		"RemoveKeyLimit": func() (any, error) { return c.RemoveKeyLimit(ctx, workspace, "rival key", "me") },
-	}
 }

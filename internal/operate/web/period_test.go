@@ -29,7 +29,7 @@ func (f *fakeReader) WorkspaceActivity(_ context.Context, id string, back time.D
 			stretches[n].Waited, stretches[n].Longest = 8*time.Second, 7*time.Second
 		}
 	}
-	return stretches, f.err
+	return stretches, f.slow()
 }
 
 func TestTheActivityOfAWorkspaceIsOfTheChosenPeriod(t *testing.T) {
@@ -46,20 +46,14 @@ func TestTheActivityOfAWorkspaceIsOfTheChosenPeriod(t *testing.T) {
 			"00:00 UTC: 8 started, 4 completed, 2 failed, 0 cancelled",
 			"6 completed, 3"},
 	} {
-		code, text := get(t, &fakeReader{}, "/ui/workspaces/"+id+"?period="+query)
-		require.Equal(t, 200, code)
-		require.Contains(t, text, c.totals)
-		require.Contains(t, text, "<title>"+c.first+"</title>")
-		require.Contains(t, text, c.ends+" failed, 0 cancelled</title>")
-		require.Contains(t, text, "mean 2.0 s, longest 7.0 s</title>")
-		require.Contains(t, text, `href="/ui/workspaces/`+id+`?period=`+query+`#activity" aria-current="true"`)
+		text := get(t, &fakeReader{}, "/ui/workspaces/"+id+"?period="+query).is(200).
+			shows(c.totals, "<title>"+c.first+"</title>", c.ends+" failed, 0 cancelled</title>",
+				"mean 2.0 s, longest 7.0 s</title>",
+				`href="/ui/workspaces/`+id+`?period=`+query+`#activity" aria-current="true"`).text()
 		require.Equal(t, 2*c.bars, strings.Count(text, `class="hover"`))
 	}
-	_, text := get(t, &fakeReader{empty: true}, "/ui/workspaces/"+id)
-	require.Contains(t, text, "Nothing was started or ended.")
-	require.NotContains(t, text, "<svg")
-	code, _ := get(t, &fakeReader{}, "/ui/workspaces/"+id+"?period=7d")
-	require.Equal(t, 400, code)
+	get(t, &fakeReader{empty: true}, "/ui/workspaces/"+id).shows("Nothing was started or ended.").hides("<svg")
+	get(t, &fakeReader{}, "/ui/workspaces/"+id+"?period=7d").is(400)
 }
 
 func TestThePlotsAreOfTheChosenPeriod(t *testing.T) {
@@ -68,17 +62,11 @@ func TestThePlotsAreOfTheChosenPeriod(t *testing.T) {
 		bars             int
 		words, completed string
 	}{"6h": {72, "Last 6 hours", "1,080 completed"}, "24h": {96, "Last 24 hours", "4,320 completed"}} {
-		code, text := get(t, &fakeReader{}, "/ui/?period="+query)
-		require.Equal(t, 200, code)
-		require.Contains(t, text, c.words)
-		require.Contains(t, text, c.completed)
-		require.Contains(t, text, `data-stream="/ui/live?period=`+query+`"`)
-		require.Contains(t, text, `href="/ui/?period=`+query+`" aria-current="true"`)
+		text := get(t, &fakeReader{}, "/ui/?period="+query).is(200).
+			shows(c.words, c.completed, `data-stream="/ui/live?period=`+query+`"`,
+				`href="/ui/?period=`+query+`" aria-current="true"`).text()
 		require.Equal(t, 5*c.bars, strings.Count(text, `class="hover"`))
 	}
-	code, text := get(t, &fakeReader{}, "/ui/")
-	require.Equal(t, 200, code)
-	require.Contains(t, text, "Last hour")
-	code, _ = get(t, &fakeReader{}, "/ui/?period=7d")
-	require.Equal(t, 400, code)
+	get(t, &fakeReader{}, "/ui/").is(200).shows("Last hour")
+	get(t, &fakeReader{}, "/ui/?period=7d").is(400)
 }

@@ -14,7 +14,7 @@ func TestRemediesAreLinksAndNoCommands(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, `see <a href="`+docs+`operating.md#doctor">doctor</a> &amp; <code>&lt;b&gt;</code>`,
 		string(remedy("see `pgdispatch doctor` & `<b>`")))
-	_, text := get(t, &fakeReader{}, "/ui/")
+	text := get(t, &fakeReader{}, "/ui/").text()
 	require.NotRegexp(t, `<code>pgdispatch `, text[strings.Index(text, `id="attention"`):strings.Index(text,
 		`id="totals"`)])
 }

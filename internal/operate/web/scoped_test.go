@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,12 +35,11 @@ func newScoped(read *namesReader) *Site {
 		Log: slog.New(slog.DiscardHandler)}
 }
 
-func visits(t *testing.T, pages http.Handler, v signin.Visitor, path string) *httptest.ResponseRecorder {
+func visits(t *testing.T, pages http.Handler, v signin.Visitor, path string) page {
 	t.Helper()
-	request := httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
-	answer := httptest.NewRecorder()
-	pages.ServeHTTP(answer, request.WithContext(signin.With(t.Context(), v)))
-	return answer
+	b := newBrowser(t)
+	b.visitor = &v
+	return b.ask(pages, path, nil)
 }
 
 func rolesIn(workspaces ...string) signin.Visitor {
@@ -55,23 +54,17 @@ func TestAVisitorWhoseWorkspacesDoNotExistIsToldSo(t *testing.T) {
 	t.Parallel()
 	read := &namesReader{}
 	pages := newScoped(read).Handler()
-	answer := visits(t, pages, rolesIn("Nobody", "a\x00b", "\xff", "AAAAAAAA-0000-4000-8000-000000000001"), "/ui/items")
-	require.Equal(t, http.StatusForbidden, answer.Code)
-	require.Contains(t, answer.Body.String(), "None of the workspaces that you have a role in exists.")
-	require.NotEmpty(t, answer.Header().Get("Content-Security-Policy"))
+	visits(t, pages, rolesIn("Nobody", "a\x00b", "\xff", "AAAAAAAA-0000-4000-8000-000000000001"), "/ui/items").is(403).
+		shows("None of the workspaces that you have a role in exists.")
 	require.Equal(t, []string{"Nobody"}, read.names, "others are no names in Postgres")
 	require.Equal(t, []string{"aaaaaaaa-0000-4000-8000-000000000001"}, read.ids)
 	require.Zero(t, read.lists)
-	require.Equal(t, http.StatusOK, visits(t, pages, rolesIn("Nobody"), staticPath+"style.css").Code)
+	visits(t, pages, rolesIn("Nobody"), staticPath+"style.css").is(200)
 
 	read.known = make([]operate.WorkspaceName, mostWorkspaces+1)
-	answer = visits(t, pages, rolesIn("team"), "/ui/")
-	require.Equal(t, http.StatusForbidden, answer.Code)
-	require.Contains(t, answer.Body.String(), "You have roles in more than 1,000 workspaces.")
+	visits(t, pages, rolesIn("team"), "/ui/").is(403).shows("You have roles in more than 1,000 workspaces.")
 	read.err = errAway
-	answer = visits(t, pages, rolesIn("other"), "/ui/")
-	require.Equal(t, http.StatusServiceUnavailable, answer.Code)
-	require.NotContains(t, answer.Body.String(), "bob")
+	visits(t, pages, rolesIn("other"), "/ui/").is(503).hides("bob")
 }
 
 func TestTheTopOfEachPageSaysWhoLooksAndWhatTheyMayDo(t *testing.T) {
@@ -91,10 +84,9 @@ func TestTheTopOfEachPageSaysWhoLooksAndWhatTheyMayDo(t *testing.T) {
 		"operator of 2 workspaces, viewer of \ufffd": {granted("ö", true), []operate.WorkspaceName{{ID: "1", Name: "ö"},
 			{ID: "2", Name: "ö"}, {Name: "\x1b"}}},
 	} {
-		read := &namesReader{known: c.known}
-		pages := newScoped(read).Handler()
-		answer := visits(t, pages, signin.Visitor{Name: "anna", Via: "oidc", Rights: c.rights}, "/ui/dead")
-		require.Contains(t, answer.Body.String(), "<span>anna</span> <small>"+words+"</small> <button>Sign out")
+		visits(t, newScoped(&namesReader{known: c.known}).Handler(),
+			signin.Visitor{Name: "anna", Via: "oidc", Rights: c.rights}, "/ui/dead").
+			shows("<span>anna</span> <small>" + words + "</small> <button>Sign out")
 	}
 }
 
@@ -108,16 +100,17 @@ func TestCornersAreKeptForAWhileAndAreFew(t *testing.T) {
 	site := newScoped(read)
 	pages := site.Handler()
 	for range 3 {
-		require.Equal(t, 200, visits(t, pages, rolesIn("first"), "/ui/dead").Code)
+		visits(t, pages, rolesIn("first"), "/ui/dead").is(200)
 	}
 	require.Equal(t, 1, read.asked, "the names are not looked up for each request")
-	first := site.scopedSites.entries[`{"Operator":false,"Confined":true,"Grants":[{"Workspace":"first"}]}`]
+	const rights = `{"Operator":false,"Confined":true,"Grants":[{"Workspace":"first"}]}`
+	first := site.scopedSites.entries[rights]
 	first.at = first.at.Add(-rightsAge)
 	visits(t, pages, rolesIn("first"), "/ui/dead")
 	require.Equal(t, 2, read.asked, "but now and then")
-	require.Same(t, first, site.scopedSites.entries[`{"Operator":false,"Confined":true,"Grants":[{"Workspace":"first"}]}`])
+	require.Same(t, first, site.scopedSites.entries[rights])
 	read.known, first.at = []operate.WorkspaceName{{ID: id, Name: "renamed"}}, first.at.Add(-rightsAge)
-	require.Contains(t, visits(t, pages, rolesIn("first"), "/ui/dead").Body.String(), "viewer of renamed")
+	visits(t, pages, rolesIn("first"), "/ui/dead").shows("viewer of renamed")
 	for n := range 2 * mostScopedSites {
 		visits(t, pages, rolesIn(fmt.Sprint(n)), "/ui/dead")
 	}
@@ -126,11 +119,12 @@ func TestCornersAreKeptForAWhileAndAreFew(t *testing.T) {
 
 func TestAVisitorCannotActUnderAnotherName(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t)
-	request := httptest.NewRequest(http.MethodPost, "http://localhost/ui/settings/resume", nil)
-	request.Header = b.header.Clone()
-	request.SetBasicAuth("boss", "not the token")
-	visitor := signin.Visitor{Name: "anna", Via: "oidc", Rights: signin.Rights{Operator: true}}
-	b.site().Acting().ServeHTTP(httptest.NewRecorder(), request.WithContext(signin.With(t.Context(), visitor)))
-	require.Equal(t, []string{`settings set by anna (web, oidc): {"paused":false}`}, b.change.calls)
+	for via, signsOut := range map[string]bool{"oidc": true, "proxy": false} {
+		b := newBrowser(t).as("boss")
+		b.visitor = &signin.Visitor{Name: "anna", Via: via, Rights: signin.Rights{Operator: true}}
+		b.post("/ui/settings/resume", nil)
+		b.changed("settings set by anna (web, " + via + `): {"paused":false}`)
+		text := b.get("/ui/settings").shows("<span>anna</span>").text()
+		require.Equal(t, signsOut, strings.Contains(text, "Sign out"))
+	}
 }

@@ -175,19 +175,21 @@ func (m *tenants) other() map[string]string {
 	m.Execute("insert into pgdispatch.activity (minute, started) values (date_trunc('minute', now()), 77)")
 	m.Execute("insert into pgdispatch.limits (key, max_concurrent) values ('rival key', 0)")
 	one := func(query string) string { return sqltest.Scalar[string](m.Shop, query, id) }
-	item := func(status string) string {
-		return one("select id::text from pgdispatch.workflow_execution_queue where workspace_id = $1::uuid and status = '" +
-			status + "'")
-	}
 	return map[string]string{"workspace": id, "name": "Rival", "flow": "rivalflow", "error": "rival-failed",
 		"definition": one("select id::text from pgdispatch.workflow_definitions where workspace_id = $1::uuid"),
-		"letter":     item("FAILED"), "waiting": item("PENDING"), "running": item("DISPATCHED"),
+		"letter":     m.item(id, "FAILED"), "waiting": m.item(id, "PENDING"), "running": m.item(id, "DISPATCHED"),
 		"limit":  one("select id::text from pgdispatch.limits where workspace_id = $1::uuid"),
 		"signal": one("select max(id)::text from pgdispatch.signals where $1::text <> ''"),
 		"runs": one(`select execution_id::text from pgdispatch.workflow_execution_queue
 			where workspace_id = $1::uuid and status = 'DISPATCHED'`),
 		"execution": one(`select execution_id::text from pgdispatch.workflow_execution_queue
 			where workspace_id = $1::uuid and status = 'FAILED'`)}
+}
+
+// item returns the ID of a workspace's item with a status.
+func (m *tenants) item(workspace, status string) string {
+	return sqltest.Scalar[string](m.Shop, `select id::text from pgdispatch.workflow_execution_queue
+		where workspace_id = $1::uuid and status = $2`, workspace, status)
 }
 
 // store is that of all workspaces.
@@ -201,7 +203,11 @@ func (m *tenants) pages() *Site {
 
 // site is the pages as visitors with these rights see them, with nothing read before.
 func (m *tenants) site(rights signin.Rights) http.Handler {
-	pages := m.pages().Acting()
+	return visited(m.pages().Acting(), rights)
+}
+
+// visited is pages as visitors with these rights see them.
+func visited(pages http.Handler, rights signin.Rights) http.Handler {
 	visitor := signin.Visitor{Name: "anna", Via: "proxy", Rights: rights}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), visitor)))

@@ -1,11 +1,7 @@
 package web
 
 import (
-	"encoding/json"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,13 +12,9 @@ import (
 func TestOnlySoManyPagesAreDrawnAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		site := &Site{Read: &fakeReader{}, Log: slog.New(slog.DiscardHandler)}
-		answers := make(chan int, 1)
-		ask := func() {
-			answer := httptest.NewRecorder()
-			site.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/ui/items", nil))
-			answers <- answer.Code
-		}
+		b, answers := newBrowser(t), make(chan int, 1)
+		site := b.site()
+		ask := func() { answers <- b.ask(site.Handler(), "/ui/items", nil).Code }
 		for range pagesAtOnce {
 			require.True(t, site.drawing.take(t.Context(), pagesAtOnce, 0))
 		}
@@ -41,32 +33,10 @@ func TestOnlySoManyPagesAreDrawnAtATime(t *testing.T) {
 
 func TestALivePageBeyondTheBoundIsRefused(t *testing.T) {
 	t.Parallel()
-	site := &Site{Read: &fakeReader{}, Log: slog.New(slog.DiscardHandler)}
+	b := newBrowser(t)
+	site := b.site()
 	for range streamsAtOnce {
 		require.True(t, site.streams.take(t.Context(), streamsAtOnce, 0))
 	}
-	answer := httptest.NewRecorder()
-	site.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/ui/live", nil))
-	require.Equal(t, http.StatusServiceUnavailable, answer.Code)
-}
-
-func TestAnItemOfDeepParamsHasASmallPageAndAllOfThemAsAFile(t *testing.T) {
-	t.Parallel()
-	deep := `{"ms":1,"a":` + strings.Repeat("[", 9999) + strings.Repeat("]", 9999) + `}`
-	item := dead
-	item.Params = json.RawMessage(deep)
-	reader := &fakeReader{item: &item}
-	_, text := get(t, reader, "/ui/items/8")
-	require.Less(t, len(text), 200_000)
-	require.NotContains(t, text, "are shown.")
-	_, text = get(t, reader, "/ui/items/8/params")
-	require.Equal(t, deep, text)
-
-	long := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
-	item.Params = json.RawMessage(long)
-	_, text = get(t, reader, "/ui/items/8")
-	require.Less(t, len(text), 200_000)
-	require.Contains(t, text, "The first 64 KiB are shown.")
-	_, text = get(t, reader, "/ui/items/8/params")
-	require.Equal(t, long, text)
+	b.ask(site.Handler(), "/ui/live", nil).is(http.StatusServiceUnavailable)
 }

@@ -5,12 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,8 +48,8 @@ func TestAVisitorOfAWorkspaceIsToldNothingOfAnother(t *testing.T) {
 	t.Parallel()
 	m := newTenants(t)
 	visitors := map[string]signin.Rights{
-		"viewer":   {Confined: true, Grants: []signin.Grant{{Workspace: "Mine"}}},
-		"operator": {Confined: true, Grants: []signin.Grant{{Workspace: strings.ToUpper(m.mine), Operator: true}}},
+		"viewer":   rolesIn("Mine").Rights,
+		"operator": granted(strings.ToUpper(m.mine), true),
 	}
 	alone := map[string]string{}
 	for visitor, rights := range visitors {
@@ -93,7 +89,7 @@ func TestAViewerOfAllAndOperatorOfOneActsOnlyThere(t *testing.T) {
 	t.Parallel()
 	m := newTenants(t)
 	theirs := m.other()
-	pages := m.site(signin.Rights{Grants: []signin.Grant{{Workspace: "Mine", Operator: true}}})
+	pages := m.site(granted("Mine", false))
 	require.Contains(t, ask(t, pages, "GET", "/ui/", nil), "<small>operator of Mine, viewer</small>")
 	require.Contains(t, ask(t, pages, "GET", "/ui/items", nil), "rival-failed")
 	require.Contains(t, ask(t, pages, "GET", "/ui/workspaces/{workspace}", theirs), "Read-only. To act")
@@ -120,13 +116,10 @@ func TestAnOperatorOfOneWorkspaceActsThereAndBulkActionsStayThere(t *testing.T) 
 	t.Parallel()
 	m := newTenants(t)
 	theirs := m.other()
-	of := func(status string) string {
-		return sqltest.Scalar[string](m.Shop, `select id::text from pgdispatch.workflow_execution_queue
-			where workspace_id = $1::uuid and status = $2`, m.mine, status)
-	}
-	mine := map[string]string{"workspace": m.mine, "letter": of("FAILED"), "waiting": of("PENDING"),
+	running := m.item(m.mine, "DISPATCHED")
+	mine := map[string]string{"workspace": m.mine, "letter": m.item(m.mine, "FAILED"), "waiting": m.item(m.mine, "PENDING"),
 		"theirs": theirs["letter"], "waits": theirs["waiting"]}
-	pages := m.site(signin.Rights{Confined: true, Grants: []signin.Grant{{Workspace: "Mine", Operator: true}}})
+	pages := m.site(granted("Mine", true))
 	require.Regexp(t, "^303 ", ask(t, pages, "POST", "/ui/workspaces/{workspace}/resume?", mine))
 	require.Contains(t, ask(t, pages, "GET", "/ui/limits.json", nil), `"key":"mine key","max_concurrent":3`)
 	require.Regexp(t, "^303 ", ask(t, pages, "POST", "/ui/limits/set?workspace=Mine&key=mine+key&max=&rates=5/s", nil))
@@ -137,9 +130,9 @@ func TestAnOperatorOfOneWorkspaceActsThereAndBulkActionsStayThere(t *testing.T) 
 	require.Contains(t, ask(t, pages, "POST", "/ui/items/selected/cancel?items={waiting},{waits}", mine),
 		"count=1&done=cancel&left=1")
 	require.Contains(t, ask(t, pages, "GET", "/ui/workspaces/{workspace}", mine), "anna (web, proxy)")
-	require.Regexp(t, "^409 ", ask(t, pages, "POST", "/ui/items/"+of("DISPATCHED")+"/resend?signal={signal}", theirs))
+	require.Regexp(t, "^409 ", ask(t, pages, "POST", "/ui/items/"+running+"/resend?signal={signal}", theirs))
 	require.Equal(t, int64(2), sqltest.Scalar[int64](m.Shop, "select count(*) from pgdispatch.signals where id <= 900002"))
-	require.Regexp(t, "^303 ", ask(t, pages, "POST", "/ui/items/"+of("DISPATCHED")+"/resend?signal=900001", nil))
+	require.Regexp(t, "^303 ", ask(t, pages, "POST", "/ui/items/"+running+"/resend?signal=900001", nil))
 	require.Equal(t, "GIVEN_UP OPEN", sqltest.Scalar[string](m.Shop,
 		"select string_agg(state, ' ' order by id) from pgdispatch.signals"), "mine only was sent again")
 	require.Equal(t, int64(1), sqltest.Scalar[int64](m.Shop, "select count(*) from pgdispatch.dead_letter_marks"))
@@ -155,19 +148,11 @@ func TestCachedReadsAreNotSharedBetweenVisitorsOfDifferentWorkspaces(t *testing.
 	m := newTenants(t)
 	m.other()
 	pages := m.pages().Acting()
-	as := func(rights signin.Rights) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			pages.ServeHTTP(w, r.WithContext(signin.With(r.Context(), signin.Visitor{Name: "anna", Rights: rights})))
-		})
-	}
-	of := func(workspace string) http.Handler {
-		return as(signin.Rights{Confined: true, Grants: []signin.Grant{{Workspace: workspace}}})
-	}
 	for range 2 { // within the age of a cached read
 		for _, path := range []string{"/ui/", "/ui/live", "/ui/?period=6h", "/ui/items"} {
-			require.Contains(t, ask(t, as(signin.Rights{}), "GET", path, nil), "rival", path)
+			require.Contains(t, ask(t, visited(pages, signin.Rights{}), "GET", path, nil), "rival", path)
 			for own, other := range map[string]string{"Mine": "rival", "Rival": "mine"} {
-				page := strings.ToLower(ask(t, of(own), "GET", path, nil))
+				page := strings.ToLower(ask(t, visited(pages, rolesIn(own).Rights), "GET", path, nil))
 				require.Contains(t, page, strings.ToLower(own), path)
 				require.NotContains(t, page, other, path)
 			}
@@ -175,76 +160,72 @@ func TestCachedReadsAreNotSharedBetweenVisitorsOfDifferentWorkspaces(t *testing.
 	}
 }
 
-// asked are calls of each method of Reader and Changer about these values. Those of other workspaces are as unknown as
-// values that do not exist.
-func asked(ctx context.Context, r Reader, c Changer, of map[string]string) map[string]func() (any, error) {
+// asked are the arguments of each method of Reader and Changer about these values. A word after a method is for another
+// call of it. Those of other workspaces are as unknown as values that do not exist.
+func asked(of map[string]string) map[string][]any {
 	number := func(name string) int64 { n, _ := strconv.ParseInt(of[name], 10, 64); return n }
-	letter, waiting, workspace, execution := number("letter"), number("waiting"), of["workspace"], of["execution"]
-	both := []string{workspace}
-	all := map[string]func() (any, error){
-		"Overview":        func() (any, error) { return r.Overview(ctx) },
-		"Standing":        func() (any, error) { return r.Standing(ctx) },
-		"ListWorkspaces":  func() (any, error) { return r.ListWorkspaces(ctx, of["name"], operate.ByOldest, nil, 10) },
-		"WorkspacesNamed": func() (any, error) { return r.WorkspacesNamed(ctx, both, []string{of["name"]}, 10) },
-		"Names":           func() (any, error) { return r.Names(ctx, operate.NamedWorkspace, of["name"]) },
-		"FindWorkspaces":  func() (any, error) { return r.FindWorkspaces(ctx, strings.ToUpper(workspace)) },
-		"ListItems":       func() (any, error) { return r.ListItems(ctx, operate.ItemFilter{}, "", both, of["flow"], 10) },
-		"WorkspacesOf":    func() (any, error) { return r.WorkspacesOf(ctx, both) },
-		"Nodes":           func() (any, error) { return r.Nodes(ctx, letter) },
-		"SendSignal":      func() (any, error) { return c.SendSignal(ctx, of["runs"], "go", "", "me") },
-		"Items":           func() (any, error) { return r.Items(ctx, []int64{letter}, []string{execution}, true) },
-		"ItemsNamed":      func() (any, error) { return r.ItemsNamed(ctx, []string{execution}, true) },
-		"Failures":        func() (any, error) { return r.Failures(ctx, letter) },
-		"Signals":         func() (any, error) { return r.Signals(ctx, execution, nil, 10) },
-		"DeadGroups":      func() (any, error) { return r.DeadGroups(ctx, 10) },
-		"DeadOfKind":      func() (any, error) { return r.DeadOfKind(ctx, of["error"], both, nil, 10) },
-		"SearchDeadLetters": func() (any, error) {
-			found, _, err := r.SearchDeadLetters(ctx, operate.DeadFilter{Workspaces: both}, 100, 10)
-			return found, err
-		},
-		"WorkspaceDetail": func() (any, error) {
-			found, _, err := r.WorkspaceDetail(ctx, workspace)
-			return found, err
-		},
-		"Definitions":         func() (any, error) { return r.Definitions(ctx, workspace, 10) },
-		"CompleteDefinitions": func() (any, error) { return r.CompleteDefinitions(ctx, workspace, "", 10) },
-		"Plans":               func() (any, error) { return r.Plans(ctx) },
-		"CompleteWorkspaces":  func() (any, error) { return r.CompleteWorkspaces(ctx, of["name"], 10) },
-		"CompleteErrors":      func() (any, error) { return r.CompleteErrors(ctx, "", 10) },
-		"EndedItems":          func() (any, error) { return r.EndedItems(ctx, both) },
-		"Ahead":               func() (any, error) { return r.Ahead(ctx, waiting) },
-		"Activity":            func() (any, error) { return r.Activity(ctx, time.Hour) },
-		"WorkspaceActivity":   func() (any, error) { return r.WorkspaceActivity(ctx, workspace, time.Hour) },
-		"ChangesOf":           func() (any, error) { return r.ChangesOf(ctx, letter) },
-		"Settings":            func() (any, error) { return r.Settings(ctx) },
-		"Audit": func() (any, error) {
-			of, err := r.Audit(ctx, operate.AuditFilter{Subject: "workspace " + workspace}, 10)
-			if err != nil {
-				return nil, err
-			}
-			items, err := r.Audit(ctx, operate.AuditFilter{Subject: "items"}, 10)
-			return append(of, items...), err
-		},
-		"ChangeWorkspace": func() (any, error) {
-			return c.ChangeWorkspace(ctx, workspace, operate.Patch{"paused": false}, "workspaces resume", "me")
-		},
-		"ChangeSettings": func() (any, error) { return c.ChangeSettings(ctx, operate.Patch{"max_claims": 7}, "me") },
-		"CancelItems":    func() (any, error) { return c.CancelItems(ctx, []int64{waiting}, "me") },
-		"RetryItems":     func() (any, error) { return c.RetryItems(ctx, []int64{waiting}, "me") },
-		"RequestStop": func() (any, error) {
-			return c.RequestStop(ctx, temporal.Stop{Execution: temporal.Execution{ID: of["runs"]}, How: "CANCEL",
-				RequestedBy: "me"})
-		},
-		"Replay":    func() (any, error) { return c.Replay(ctx, execution, "me") },
-		"ReplayAll": func() (any, error) { return c.ReplayAll(ctx, []int64{letter}, "me") },
-		"Discard":   func() (any, error) { return c.Discard(ctx, []int64{letter}, "me") },
-		"ResendSignal": func() (any, error) {
-			sent, _, err := c.ResendSignal(ctx, number("signal"), "", "me")
-			return sent, err
-		},
+	workspace, name, execution := of["workspace"], of["name"], of["execution"]
+	letter, letters, waiting := number("letter"), []int64{number("letter")}, []int64{number("waiting")}
+	workspaces, executions := []string{workspace}, []string{execution}
+	return map[string][]any{
+		"Overview": {}, "Standing": {}, "QueueDepth": {}, "Plans": {}, "Settings": {},
+		"ListWorkspaces":      {name, operate.ByOldest, (*operate.WorkspaceKey)(nil), 10},
+		"WorkspacesNamed":     {workspaces, []string{name}, 10},
+		"Names":               {operate.NamedWorkspace, name},
+		"FindWorkspaces":      {strings.ToUpper(workspace)},
+		"ListItems":           {operate.ItemFilter{}, "", workspaces, of["flow"], 10},
+		"WorkspacesOf":        {workspaces},
+		"Nodes":               {letter},
+		"Items":               {letters, executions, true},
+		"ItemsNamed":          {executions, true},
+		"Failures":            {letter},
+		"Signals":             {execution, []string(nil), 10},
+		"DeadGroups":          {10},
+		"DeadOfKind":          {of["error"], workspaces, (*operate.DeadKey)(nil), 10},
+		"SearchDeadLetters":   {operate.DeadFilter{Workspaces: workspaces}, 100, 10},
+		"WorkspaceDetail":     {workspace},
+		"Definitions":         {workspace, 10},
+		"CompleteDefinitions": {workspace, "", 10},
+		"CompleteWorkspaces":  {name, 10},
+		"CompleteErrors":      {"", 10},
+		"EndedItems":          {workspaces},
+		"Ahead":               {waiting[0]},
+		"KeyLimitsOf":         {workspace, "key"},
+		"KeyLimits":           {operate.KeyLimitFilter{WorkspaceID: workspace}, 10},
+		"Limits":              {operate.KeyLimitFilter{ID: number("limit")}, 10},
+		"FullLimits":          {workspaces, []string{"rival key"}},
+		"UnlimitedKeys":       {10},
+		"Activity":            {time.Hour},
+		"WorkspaceActivity":   {workspace, time.Hour},
+		"ChangesOf":           {letter},
+		"Audit":               {operate.AuditFilter{Subject: "workspace " + workspace}, 10},
+		"Audit items":         {operate.AuditFilter{Subject: "items"}, 10},
+
+		"ChangeWorkspace": {workspace, operate.Patch{"paused": false}, "workspaces resume", "me"},
+		"ChangeSettings":  {operate.Patch{"max_claims": 7}, "me"},
+		"CancelItems":     {waiting, "me"},
+		"RetryItems":      {waiting, "me"},
+		"RequestStop": {temporal.Stop{Execution: temporal.Execution{ID: of["runs"]}, How: "CANCEL",
+			RequestedBy: "me"}},
+		"Replay":         {execution, "me"},
+		"ReplayAll":      {letters, "me"},
+		"Discard":        {letters, "me"},
+		"SendSignal":     {of["runs"], "go", "", "me"},
+		"ResendSignal":   {number("signal"), "", "me"},
+		"SetKeyLimit":    {workspace, "rival key", operate.Patch{"paused": true}, "limits pause", "me"},
+		"RemoveKeyLimit": {workspace, "rival key", "me"},
 	}
-	maps.Copy(all, askedOfLimits(ctx, r, c, workspace, number("limit")))
-	return all
+}
+
+// call calls a method of a store. It returns the first result.
+func call(ctx context.Context, store *operate.Store, method string, args []any) (any, error) {
+	in := []reflect.Value{reflect.ValueOf(ctx)}
+	for _, arg := range args {
+		in = append(in, reflect.ValueOf(arg))
+	}
+	out := reflect.ValueOf(store).MethodByName(strings.Fields(method)[0]).Call(in)
+	err, _ := out[len(out)-1].Interface().(error)
+	return out[0].Interface(), err
 }
 
 // passing are durations until now.
@@ -268,35 +249,30 @@ func TestAStoreWithinAWorkspaceKnowsAndChangesNothingOfOthers(t *testing.T) {
 	m.Execute(`insert into pgdispatch.admin_log (who, action, subject, details)
 		values ('rival', 'items retry', 'items', jsonb_build_object('items', jsonb_build_array($1::text::bigint)))`,
 		theirs["letter"])
-	methods := []string{}
+	known, unknowns := asked(theirs), asked(unknown)
 	for _, kind := range []reflect.Type{reflect.TypeFor[Reader](), reflect.TypeFor[Changer]()} {
-		for n := range kind.NumMethod() {
-			methods = append(methods, kind.Method(n).Name)
+		for method := range kind.Methods() {
+			require.Contains(t, known, method.Name, "each method is called")
 		}
 	}
 	before := m.state()
 	for _, scope := range [][]string{{m.mine}, {}} {
 		within := m.store().Within(scope)
-		known, unknowns := asked(t.Context(), within, within, theirs), asked(t.Context(), within, within, unknown)
-		require.ElementsMatch(t, methods, slices.Collect(maps.Keys(known)), "each method is called")
-		for name, call := range known {
-			got, err := call()
-			want, wantErr := unknowns[name]()
-			require.Equal(t, fmt.Sprint(wantErr), fmt.Sprint(err), name)
-			gotText := must.Get(json.Marshal(got)).In(t)
-			wantText := must.Get(json.Marshal(want)).In(t)
-			require.Equal(t, passing.ReplaceAllString(string(wantText), ""), passing.ReplaceAllString(string(gotText), ""),
-				name)
-			require.NotContains(t, strings.ToLower(string(gotText)), "rival", name)
+		for method, args := range known {
+			got, err := call(t.Context(), within, method, args)
+			want, wantErr := call(t.Context(), within, method, unknowns[method])
+			require.Equal(t, fmt.Sprint(wantErr), fmt.Sprint(err), method)
+			text := func(value any) string {
+				return passing.ReplaceAllString(string(must.Get(json.Marshal(value)).In(t)), "")
+			}
+			require.Equal(t, text(want), text(got), method)
+			require.NotContains(t, strings.ToLower(text(got)), "rival", method)
 		}
 	}
 	require.Equal(t, before, m.state(), "nothing was changed")
-	all := m.store()
-	for n := range reflect.TypeFor[Reader]().NumMethod() {
-		name := reflect.TypeFor[Reader]().Method(n).Name
-		got, err := asked(t.Context(), all, all, theirs)[name]()
-		require.NoError(t, err, name)
-		require.NotEmpty(t, got, "%s of all workspaces finds what %v has", name, theirs["name"])
+	for method := range reflect.TypeFor[Reader]().Methods() {
+		require.NotEmpty(t, must.Get(call(t.Context(), m.store(), method.Name, known[method.Name])).In(t),
+			"%s of all workspaces finds what %v has", method.Name, theirs["name"])
 	}
 }
 
@@ -304,26 +280,22 @@ func TestBulkFormsThatNameItemsOfSeveralWorkspacesChangeThoseOfOne(t *testing.T)
 	t.Parallel()
 	m := newTenants(t)
 	theirs := m.other()
-	of := func(status string) string {
-		return sqltest.Scalar[string](m.Shop, `select id::text from pgdispatch.workflow_execution_queue
-			where workspace_id = $1::uuid and status = $2`, m.mine, status)
-	}
 	forms := []struct{ path, done string }{
 		{"/ui/items/selected/retry", "count=1"}, {"/ui/items/selected/cancel", "count=1"},
 		{"/ui/dead/discard", "count=1"}, {"/ui/items/selected/replay", "count=0"}, {"/ui/dead/replay", "count=0"},
 	}
-	items := "?items=" + strings.Join([]string{of("FAILED"), of("PENDING"), of("DISPATCHED"), theirs["letter"],
-		theirs["waiting"], theirs["running"]}, ",")
+	items := "?items=" + strings.Join([]string{m.item(m.mine, "FAILED"), m.item(m.mine, "PENDING"),
+		m.item(m.mine, "DISPATCHED"), theirs["letter"], theirs["waiting"], theirs["running"]}, ",")
 	rivals := func() string { return m.stateOf(theirs["workspace"]) }
 	before, all := rivals(), m.state()
-	viewer := m.site(signin.Rights{Confined: true, Grants: []signin.Grant{{Workspace: "Mine"}}})
+	viewer := m.site(rolesIn("Mine").Rights)
 	for _, form := range forms {
 		require.Regexp(t, "^403 ", ask(t, viewer, "POST", form.path+items, nil), form.path)
 	}
 	require.Equal(t, all, m.state(), "a viewer changes nothing")
 	for _, operator := range []signin.Rights{
-		{Confined: true, Grants: []signin.Grant{{Workspace: "Mine", Operator: true}}},
-		{Grants: []signin.Grant{{Workspace: "Mine", Operator: true}}}, // and a viewer of all
+		granted("Mine", true),
+		granted("Mine", false), // and a viewer of all
 	} {
 		pages := m.site(operator)
 		for n, form := range forms {
@@ -340,11 +312,7 @@ func TestBulkFormsThatNameItemsOfSeveralWorkspacesChangeThoseOfOne(t *testing.T)
 func TestALiveStreamOfAWorkspaceIsSilentAboutAnother(t *testing.T) {
 	t.Parallel()
 	m := newTenants(t)
-	server := httptest.NewServer(m.site(signin.Rights{Confined: true, Grants: []signin.Grant{{Workspace: "Mine"}}}))
-	defer server.Close()
-	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/ui/live", nil)).In(t)
-	answer := must.Get(server.Client().Do(request)).In(t)
-	defer func() { _ = answer.Body.Close() }()
+	answer := opened(t, m.site(rolesIn("Mine").Rights), "/ui/live")
 	lines := bufio.NewScanner(answer.Body)
 	event := func() (text string) {
 		t.Helper()

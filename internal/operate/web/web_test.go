@@ -2,11 +2,8 @@ package web
 
 import (
 	"context"
-	"errors"
-	"io"
-	"log/slog"
+	"html"
 	"math"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -24,18 +21,6 @@ const hostile = `"><script>alert(1)</script>` + "\u202e"
 
 const id = "11111111-2222-3333-4444-555555555555"
 
-// get requests a page, and returns the status and body.
-func get(t *testing.T, f *fakeReader, path string) (int, string) {
-	t.Helper()
-	site := &Site{Read: f, Log: slog.New(slog.DiscardHandler)}
-	answer, request := httptest.NewRecorder(), httptest.NewRequest("GET", "http://localhost"+path, nil)
-	request.Header.Set("Accept", "text/html")
-	site.Handler().ServeHTTP(answer, request)
-	require.Contains(t, answer.Header().Get("Content-Security-Policy"), "default-src 'none'")
-	require.Equal(t, "nosniff", answer.Header().Get("X-Content-Type-Options"))
-	return answer.Code, answer.Body.String()
-}
-
 var paths = []string{"/ui/", "/ui/workspaces", "/ui/workspaces?sort=name", "/ui/items", "/ui/items/8",
 	"/ui/items/execution-" + id, "/ui/dead",
 	"/ui/dead/letters", "/ui/dead/letters?kind=%22%3E%3Cscript%3Ealert(1)", "/ui/workspaces/" + id, "/ui/settings"}
@@ -43,36 +28,26 @@ var paths = []string{"/ui/", "/ui/workspaces", "/ui/workspaces?sort=name", "/ui/
 func TestPagesShowWhatOthersTypedAsText(t *testing.T) {
 	t.Parallel()
 	for _, path := range paths {
-		code, text := get(t, &fakeReader{rows: 2, letters: []int64{8}}, path)
-		require.Equal(t, 200, code, path)
-		requireHarmless(t, path, text)
+		requireHarmless(t, get(t, &fakeReader{rows: 2, letters: []int64{8}}, path))
 	}
 	for _, path := range append(paths, "/ui/items/8/discard", "/ui/dead/replay",
 		"/ui/dead/discard?error=%22%3E%3Cscript%3Ealert(1)") {
-		code, text := newBrowser(t).get(path)
-		require.Equal(t, 200, code, path)
-		requireHarmless(t, path, text)
+		requireHarmless(t, newBrowser(t).get(path))
 	}
-	_, text := get(t, &fakeReader{}, "/ui/items?q="+
-		"%22%3E%3Cscript%3Ealert(1)&workspace=%22%3E%3Cscript%3Ealert(1)%3C/script%3E")
-	require.NotContains(t, text, "<script>alert")
+	get(t, &fakeReader{}, "/ui/items?q=%22%3E%3Cscript%3Ealert(1)&"+
+		"workspace=%22%3E%3Cscript%3Ealert(1)%3C/script%3E").hides("<script>alert")
 }
 
-func requireHarmless(t *testing.T, path, text string) {
+func requireHarmless(t *testing.T, p page) {
 	t.Helper()
-	require.Contains(t, text, "alert(1)", path)
-	require.NotContains(t, text, "<script>alert", path)
-	require.NotContains(t, text, "\u202e", "%s: text with a reversed direction", path)
-	require.NotRegexp(t, ` (style|on[a-z]+)="`, text, "%s: the browser would block it", path)
-	require.Equal(t, 1, strings.Count(text, "<h1>"), path)
+	p.is(200).shows("alert(1)").hides("<script>alert", "\u202e") // the latter reverses text
+	require.NotRegexp(t, ` (style|on[a-z]+)="`, p.text(), "%s: the browser would block it", p.path)
+	require.Equal(t, 1, strings.Count(p.text(), "<h1>"), p.path)
 }
 
 func TestAnItemsPageKeepsNumbersAsTheyAre(t *testing.T) {
 	t.Parallel()
-	_, text := get(t, &fakeReader{}, "/ui/items/8")
-	require.Contains(t, text, "12345678901234567890")
-	require.Contains(t, text, "2026-08-01 12:00:00.000 UTC")
-	require.Contains(t, text, "execution-"+id)
+	get(t, &fakeReader{}, "/ui/items/8").shows("12345678901234567890", "2026-08-01 12:00:00.000 UTC", "execution-"+id)
 }
 
 func TestEmptyPagesSayHowToFillThem(t *testing.T) {
@@ -83,41 +58,31 @@ func TestEmptyPagesSayHowToFillThem(t *testing.T) {
 		"/ui/items?status=FAILED": "No item matches", "/ui/workspaces?q=nobody": "No workspace matches",
 		"/ui/dead": "An item is listed here when",
 	} {
-		code, text := get(t, &fakeReader{empty: true}, path)
-		require.Equal(t, 200, code)
-		require.Contains(t, text, want, path)
+		get(t, &fakeReader{empty: true}, path).is(200).shows(want)
 	}
 }
 
 func TestTheAddressSaysWhatIsListed(t *testing.T) {
 	t.Parallel()
 	f := &fakeReader{}
-	_, text := get(t, f, "/ui/items?status=FAILED&workspace=Acme&definition="+id+"&error=card&since=24h&before=100")
+	get(t, f, "/ui/items?status=FAILED&workspace=Acme&definition="+id+"&error=card&since=24h&until=90m&before=100").shows(
+		"before=7&amp;definition=" + id + "&amp;error=card&amp;since=24h&amp;status=FAILED&amp;until=90m&amp;workspace=Acme")
 	require.Equal(t, "FAILED", f.status)
 	require.Equal(t, []string{id}, f.workspaces)
 	require.Equal(t, id, f.definition)
-	require.Equal(t, "card", f.filter.Error)
-	require.Equal(t, 24*time.Hour, *f.filter.Since.Ago)
-	require.EqualValues(t, 100, f.filter.Before)
-	require.Contains(t, text, "before=7&amp;definition="+id+
-		"&amp;error=card&amp;since=24h&amp;status=FAILED&amp;workspace=Acme", "the next page keeps the filter")
+	ago := func(d time.Duration) operate.Moment { return operate.Moment{Ago: &d} }
+	require.Equal(t, operate.ItemFilter{Before: 100, Filter: operate.Filter{Workspace: "Acme", Definition: id,
+		Error: "card", Since: ago(24 * time.Hour), Until: ago(90 * time.Minute)}}, f.filter)
 	f.lists = 0
-	_, text = get(t, f, "/ui/items?workspace=nobody")
+	get(t, f, "/ui/items?workspace=nobody").shows("No item matches")
 	require.Zero(t, f.lists, "an unknown workspace has no items")
-	require.Contains(t, text, "No item matches")
 
 	f.rows = pageSize
-	_, text = get(t, f, "/ui/workspaces?sort=oldest")
-	_, next, found := strings.Cut(text, `rel="next" href="`)
-	require.True(t, found)
-	next, _, _ = strings.Cut(next, `"`)
-	code, _ := get(t, f, strings.ReplaceAll(next, "&amp;", "&"))
-	require.Equal(t, 200, code)
+	get(t, f, nextOf(get(t, f, "/ui/workspaces?sort=oldest"))).is(200)
 	require.Equal(t, hostile, f.after.Name, "the next link works for any name")
 	for _, name := range []string{"Äcme, and \"more\"", "a\nb\n", hostile} {
 		key := operate.WorkspaceKey{Rank: math.Inf(-1), Name: name, ID: id}
-		parsed := must.Get(parseKey(formatKey(key))).In(t)
-		require.Equal(t, key, *parsed)
+		require.Equal(t, key, *must.Get(parseKey(formatKey(key))).In(t))
 	}
 	for _, name := range []string{"\x00", "\xff"} {
 		_, err := parseKey(formatKey(operate.WorkspaceKey{Name: name, ID: id}))
@@ -125,17 +90,21 @@ func TestTheAddressSaysWhatIsListed(t *testing.T) {
 	}
 }
 
+// nextOf returns where a list goes on.
+func nextOf(p page) string {
+	_, next, _ := strings.Cut(p.text(), `rel="next" href="`)
+	next, _, _ = strings.Cut(next, `"`)
+	return html.UnescapeString(next)
+}
+
 func TestAPageOfALargeInstallationSaysWhatItLeavesOut(t *testing.T) {
 	t.Parallel()
-	_, text := get(t, &fakeReader{rows: 2}, "/ui/workspaces?q=acme")
-	require.Contains(t, text, "any part of the first 20,000 names. Sorts the first 1,000 found.")
-	_, text = get(t, &fakeReader{rows: 2}, "/ui/workspaces")
-	require.NotContains(t, text, "20,000")
-	_, text = get(t, &fakeReader{rows: definitionsShown + 1}, "/ui/workspaces/"+id)
-	require.Contains(t, text, "The first 100 by name.")
-	require.Equal(t, definitionsShown, strings.Count(text, `<td class="second name">`)-1)
-	_, text = get(t, &fakeReader{}, "/ui/workspaces/"+id)
-	require.NotContains(t, text, "The first 100")
+	get(t, &fakeReader{rows: 2}, "/ui/workspaces?q=acme").shows(
+		"any part of the first 20,000 names. Sorts the first 1,000 found.")
+	get(t, &fakeReader{rows: 2}, "/ui/workspaces").hides("20,000")
+	long := get(t, &fakeReader{rows: definitionsShown + 1}, "/ui/workspaces/"+id).shows("The first 100 by name.")
+	require.Equal(t, definitionsShown, strings.Count(long.text(), `<td class="second name">`)-1)
+	get(t, &fakeReader{}, "/ui/workspaces/"+id).hides("The first 100")
 }
 
 func TestABadAddressSaysWhatItShouldBe(t *testing.T) {
@@ -151,58 +120,43 @@ func TestABadAddressSaysWhatItShouldBe(t *testing.T) {
 		"/ui/items/zzz": "An item is identified by", "/ui/workspaces?after=%25": "after is not a valid position",
 		"/ui/workspaces?after=eA": "after is not a valid position", "/ui/workspaces?q=%1b": "q must be text",
 	} {
-		code, text := get(t, &fakeReader{}, path)
-		require.Equal(t, 400, code, path)
-		require.Contains(t, text, want, path)
+		get(t, &fakeReader{}, path).is(400).shows(want)
 	}
 	for _, path := range []string{"/ui/nothing", "/ui/items/9", "/ui/workspaces/" + strings.Replace(id, "1", "2", 1),
 		"/ui/static/nothing", "/ui/static/../web.go"} {
-		code, _ := get(t, &fakeReader{}, path)
-		require.Contains(t, []int{404, 307}, code, path)
+		require.Contains(t, []int{404, 307}, get(t, &fakeReader{}, path).Code, path)
 	}
 }
 
 func TestADatabaseThatIsAwayIsSaidWithoutItsWords(t *testing.T) {
 	t.Parallel()
 	for _, path := range paths {
-		code, text := get(t, &fakeReader{err: errors.New("password of user bob")}, path)
-		require.Equal(t, 503, code, path)
-		require.Contains(t, text, "The database did not answer")
-		require.NotContains(t, text, "bob")
+		get(t, &fakeReader{err: errAway}, path).is(503).shows("The database did not answer").hides("bob")
 	}
 }
 
 func TestHoweverManyLookTheDatabaseIsAskedOnce(t *testing.T) {
 	t.Parallel()
-	f := &fakeReader{}
-	site := &Site{Read: f, Log: slog.New(slog.DiscardHandler)}
-	handler := site.Handler()
+	b := newBrowser(t)
+	handler := b.site().Handler()
 	for range 5 {
-		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/ui/", nil))
+		b.ask(handler, "/ui/", nil)
 	}
-	require.Equal(t, []int{1, 1}, []int{f.looks, f.listings})
-	f = &fakeReader{}
+	require.Equal(t, []int{1, 1}, []int{b.read.looks, b.read.listings})
+	f := &fakeReader{}
 	for _, path := range []string{"/ui/items", "/ui/items?status=PENDING", "/ui/items/8", "/ui/dead", "/ui/limits"} {
-		_, _ = get(t, f, path)
+		get(t, f, path)
 	}
 	require.Zero(t, f.looks+f.listings, "other pages read a part of it at most")
 	ended, stop := context.WithCancel(t.Context())
 	stop()
 	f = &fakeReader{}
-	_, err := (&Site{Read: f}).glance(ended)
-	require.NoError(t, err, "a cancelled request does not fail the shared look")
+	must.Get((&Site{Read: f}).glance(ended)).In(t) // a cancelled request does not fail the shared look
 }
 
 func TestTheLivePartIsSentUntilTheReaderGoes(t *testing.T) {
 	t.Parallel()
-	site := &Site{Read: &fakeReader{rows: 1}, Log: slog.New(slog.DiscardHandler)}
-	server := httptest.NewServer(site.Handler())
-	defer server.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	request := must.Get(http.NewRequestWithContext(ctx, "GET", server.URL+"/ui/live", nil)).In(t)
-	response := must.Get(http.DefaultClient.Do(request)).In(t)
-	defer response.Body.Close()
+	response := opened(t, newBrowser(t).site().Handler(), "/ui/live")
 	require.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
 	var text strings.Builder
 	for part := make([]byte, 4096); !strings.Contains(text.String(), "\n\n"); {
@@ -213,29 +167,20 @@ func TestTheLivePartIsSentUntilTheReaderGoes(t *testing.T) {
 		require.True(t, strings.HasPrefix(line, "data: "), line)
 	}
 	require.Contains(t, text.String(), "about 1,000,000")
-	cancel()
-	_, err := io.ReadAll(response.Body)
-	require.Error(t, err)
 }
 
 func TestThePlotsOfTheLastHourAreReadWithoutSeeingThem(t *testing.T) {
 	t.Parallel()
-	_, text := get(t, &fakeReader{}, "/ui/")
-	require.Equal(t, 5, strings.Count(text, `<svg class="plot"`))
-	for _, want := range []string{
+	hour := get(t, &fakeReader{}, "/ui/").shows(
 		`role="img" aria-label="Waiting, over the last hour: – now, maximum about 12,000"`,
 		"<title>12:29 UTC: about 12,000</title>", "<title>12:30 UTC: –</title>",
 		`aria-label="Per minute, over the last hour: 0 started, 0 completed, 0 failed now, maximum 120"`,
 		"<title>12:29 UTC: 120 started, 10 completed, 1 failed</title>",
 		"<td>10 completed, 1 failed</td>",
 		` data-minute>12:29 UTC</time><time `, ` data-minute>12:30 UTC</time></span></div>`,
-		"<summary>Show as a table</summary>", `<h2 id="full-head">Full limits</h2>`,
-	} {
-		require.Contains(t, text, want)
-	}
-	_, text = get(t, &fakeReader{empty: true}, "/ui/")
-	require.NotContains(t, text, "<svg")
-	require.Contains(t, text, "No data yet")
+		"<summary>Show as a table</summary>", `<h2 id="full-head">Full limits</h2>`)
+	require.Equal(t, 5, strings.Count(hour.text(), `<svg class="plot"`))
+	get(t, &fakeReader{empty: true}, "/ui/").shows("No data yet").hides("<svg")
 }
 
 func TestBarsStandOnOneAnotherAndFitThePlot(t *testing.T) {
@@ -263,43 +208,33 @@ func TestAWorkflowHasALinkToTemporal(t *testing.T) {
 	require.Empty(t, (&Site{TemporalUI: "http://localhost:8233"}).inTemporal(item), "no run was started")
 
 	for _, path := range []string{"/ui/items", "/ui/items/8"} {
-		_, text := get(t, &fakeReader{}, path)
-		require.NotContains(t, text, "Open in Temporal", "the address of Temporal's UI is not set")
-		answer := httptest.NewRecorder()
-		site := &Site{Read: &fakeReader{}, TemporalUI: "http://localhost:8233", Log: slog.New(slog.DiscardHandler)}
-		site.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost"+path, nil))
-		require.Contains(t, answer.Body.String(), `href="http://localhost:8233/namespaces/default/workflows/execution-`+id+
-			"/%22%3E%3Cscript%3E")
+		get(t, &fakeReader{}, path).hides("Open in Temporal") // the address of Temporal's UI is not set
+		b := newBrowser(t)
+		site := b.site()
+		site.TemporalUI = "http://localhost:8233"
+		b.ask(site.Handler(), path, nil).shows(
+			`href="http://localhost:8233/namespaces/default/workflows/execution-` + id + "/%22%3E%3Cscript%3E")
 	}
 }
 
 func TestOnlyWhatHasChangedIsSentAgain(t *testing.T) {
 	t.Parallel()
-	f := &fakeReader{rows: 1}
-	site := &Site{Read: f, Log: slog.New(slog.DiscardHandler)}
-	sent := map[string]string{}
+	b := newBrowser(t)
+	site, sent := b.site(), map[string]string{}
 	look := func() string {
 		site.live.at = time.Time{}
 		answer := httptest.NewRecorder()
 		require.NoError(t, site.send(answer, httptest.NewRequest("GET", "/ui/live", nil), sent))
 		return answer.Body.String()
 	}
-	first := look()
+	first, whole := look(), b.look("/ui/")
 	for _, part := range parts {
 		require.Contains(t, first, ` id="`+part+`"`)
-	}
-	_, page := get(t, f, "/ui/")
-	for _, part := range parts {
-		require.Equal(t, 1, strings.Count(page, ` id="`+part+`"`), "the page contains %s once", part)
+		require.Equal(t, 1, strings.Count(whole.text(), ` id="`+part+`"`), "the page contains %s once", part)
 	}
 	require.NotContains(t, look(), `id="hour"`)
-	f.rows = 2
+	b.read.rows = 2
 	second := look()
 	require.Contains(t, second, `id="longest"`)
 	require.NotContains(t, second, `id="hour"`)
-}
-
-func TestARemedyIsTextWithCommandsInIt(t *testing.T) {
-	t.Parallel()
-	require.EqualValues(t, "see <code>a &lt;b&gt;</code> &amp; c", remedy("see `a <b>` & c"))
 }
