@@ -36,8 +36,7 @@ func readRunConfig(variables map[string]string) (config.Config, error) {
 
 func readDeploy(t *testing.T, name string) string {
 	t.Helper()
-	text := must.Get(os.ReadFile(filepath.Join("deploy", name))).In(t)
-	return string(text)
+	return string(must.Get(os.ReadFile(filepath.Join("deploy", name))).In(t))
 }
 
 // requireKnown checks that a replica reads a variable: it is a setting, the file of a secret, Temporal's or Go's.
@@ -95,8 +94,7 @@ func TestContainerFileBuildsWithTheModulesGoAndRunsAReplica(t *testing.T) {
 	require.Contains(t, file, "\nUSER 65532:65532\n")
 	require.Contains(t, file, "\nCMD [\"run\"]\n")
 	require.Contains(t, file, "\nEXPOSE 9464\n", "the port of deploy/kubernetes")
-	makefile := must.Get(os.ReadFile("Makefile")).In(t)
-	require.True(t, bytes.Contains(makefile, []byte("\nOUT         := bin/pgdispatch\n")),
+	require.True(t, bytes.Contains(must.Get(os.ReadFile("Makefile")).In(t), []byte("\nOUT         := bin/pgdispatch\n")),
 		"make build writes the file that the container copies")
 }
 

@@ -14,8 +14,7 @@ import (
 
 func readPage(t *testing.T, path string) string {
 	t.Helper()
-	text := must.Get(os.ReadFile(path)).In(t)
-	return string(text)
+	return string(must.Get(os.ReadFile(path)).In(t))
 }
 
 // section returns the text below a heading of a page.

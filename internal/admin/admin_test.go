@@ -201,8 +201,7 @@ func TestTheServerServesUntilItIsToldToStop(t *testing.T) {
 	admin := &Server{Listener: listener, Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet()}
 	go func() { ended <- admin.Run(ctx) }()
 	response := must.Get(http.Get("http://" + listener.Addr().String() + "/livez")).In(t)
-	text := must.Get(io.ReadAll(response.Body)).In(t)
-	require.Equal(t, "ok\n", string(text))
+	require.Equal(t, "ok\n", string(must.Get(io.ReadAll(response.Body)).In(t)))
 	stop()
 	require.NoError(t, <-ended)
 	_, err := net.Dial("tcp", listener.Addr().String())

@@ -78,6 +78,5 @@ func TestARenewedCertificateAppliesFromTheNextConnectionOn(t *testing.T) {
 
 	plain := dial(t, address, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
 	answer := make([]byte, 100)
-	n := must.Get(plain.Read(answer)).In(t)
-	require.Contains(t, string(answer[:n]), "400 Bad Request")
+	require.Contains(t, string(answer[:must.Get(plain.Read(answer)).In(t)]), "400 Bad Request")
 }

@@ -30,8 +30,7 @@ func readRunConfig(t *testing.T, variables map[string]string, args ...string) (C
 // configured returns the configuration of `run`, which must be a good one.
 func configured(t *testing.T, variables map[string]string, args ...string) Config {
 	t.Helper()
-	c := must.Get(readRunConfig(t, variables, args...)).In(t)
-	return c
+	return must.Get(readRunConfig(t, variables, args...)).In(t)
 }
 
 func TestRunNeedsNoConfiguration(t *testing.T) {

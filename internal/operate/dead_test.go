@@ -7,28 +7,23 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
-	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
 func TestDeadLettersAreFoundReadReplayedAndDiscarded(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	items := b.Buried(3, "line\nbreak")
-	hour := time.Hour
-	ids := must.Get(b.FindDeadLetters(t.Context(),
-		operate.DeadFilter{Filter: operate.Filter{Workspace: "shop", Definition: "order", Error: "LINE",
-			Since: operate.Moment{Ago: &hour}}}, 2)).In(t)
-	require.Len(t, ids, 2)
-	ids = must.Get(b.FindDeadLetters(t.Context(),
-		operate.DeadFilter{Filter: operate.Filter{Until: operate.Moment{Ago: &hour}}}, 0)).In(t)
-	require.Empty(t, ids)
+	found := func(f operate.Filter, atMost int) []int64 {
+		return must.Get(b.FindDeadLetters(t.Context(), operate.DeadFilter{Filter: f}, atMost)).In(t)
+	}
+	hour := operate.Moment{Ago: new(time.Hour)}
+	require.Len(t, found(operate.Filter{Workspace: "shop", Definition: "order", Error: "LINE", Since: hour}, 2), 2)
+	require.Empty(t, found(operate.Filter{Until: hour}, 0))
 
-	letters, err := b.Items(t.Context(), []int64{items[2].ID, items[0].ID, 999}, []string{items[1].ExecutionID}, false)
-	require.NoError(t, err)
+	named := []int64{items[2].ID, items[0].ID, 999}
+	letters := must.Get(b.Items(t.Context(), named, []string{items[1].ExecutionID}, false)).In(t)
 	require.Len(t, letters, 3)
 	require.Equal(t, "line break", letters[0].LastError)
 	failures := must.Get(b.Failures(t.Context(), items[0].ID)).In(t)
@@ -40,8 +35,8 @@ func TestDeadLettersAreFoundReadReplayedAndDiscarded(t *testing.T) {
 	replayed := must.Get(b.ReplayAll(t.Context(), []int64{items[0].ID, items[1].ID}, "ann")).In(t)
 	require.Len(t, replayed, 1)
 	require.Equal(t, items[1].ID, replayed[0].ID)
-	discarded := must.Get(b.Discard(t.Context(), []int64{items[1].ID, items[2].ID}, "ann")).In(t)
-	require.Equal(t, []int64{items[2].ID}, discarded)
+	require.Equal(t, []int64{items[2].ID},
+		must.Get(b.Discard(t.Context(), []int64{items[1].ID, items[2].ID}, "ann")).In(t))
 	states := func() (states []string) {
 		letters := must.Get(b.Items(t.Context(), []int64{items[2].ID, items[0].ID, items[1].ID}, nil, false)).In(t)
 		for _, l := range letters {
@@ -55,36 +50,14 @@ func TestDeadLettersAreFoundReadReplayedAndDiscarded(t *testing.T) {
 		"a dead letter whose replay was withdrawn is open again")
 }
 
-func TestRetentionIsChangedAndLeavesTheOtherSettingsAlone(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
-	keep, keepDead := 36*time.Hour, 24*time.Hour
-	must.Get(b.ChangeSettings(t.Context(), operate.Patch{"retention": keep.String()}, "me")).In(t)
-	must.Get(b.ChangeSettings(t.Context(), operate.Patch{"dead_letter_retention": keepDead.String()}, "me")).In(t)
-	settings := must.Get(b.ChangeSettings(t.Context(), operate.Patch{}, "me")).In(t)
-	require.Equal(t, operate.Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096},
-		settings.Is)
-	change := must.Get(b.ChangeSettings(t.Context(), operate.Patch{"retention": nil}, "me")).In(t)
-	require.Equal(t, operate.SettingsChange{
-		Is:  operate.Settings{MaxClaims: 100, DeadLetterRetention: &keepDead, ResultBytes: 4096},
-		Was: operate.Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096},
-	}, change)
-
-	b.Buried(2, "it broke")
-	deleted := must.Get(b.DeleteFinished(t.Context(), 100)).In(t)
-	require.Equal(t, sweeper.Deleted{}, deleted)
-}
-
 func TestASearchOfDeadLettersExaminesABoundedNumberAndGoesOn(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
-	items := b.Claimed(7)
-	for n, item := range items {
+	b := storetest.Open(t)
+	for n, item := range b.Claimed(7) {
 		text := "loud"
 		if n%3 == 0 {
 			text = "rare"
 		}
-		must.Get(b.Settle(t.Context(), claim.Fail, []claim.Settlement{{ID: item.ID, Token: item.Token, Error: text}})).In(t)
+		b.Bury(item, text)
 	}
 	// That all failed at once must not keep the search from going on.
 	b.Execute("update pgdispatch.workflow_execution_queue set finished_at = date_trunc('hour', finished_at)")
@@ -108,14 +81,11 @@ func TestASearchOfDeadLettersExaminesABoundedNumberAndGoesOn(t *testing.T) {
 }
 
 func TestWhereASearchOfAWorkspaceGoesOnTellsNothingOfOthers(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	mine, other := b.NewWorkspace("mine", 100), b.NewWorkspace("other", 100)
 	for _, workspace := range []string{mine, other} {
-		b.Insert(workspace, 3)
-		batch := must.Get(b.Claim(t.Context(), 3)).In(t)
-		for _, item := range batch.Items {
-			b.Ends(claim.Fail, claim.Settlement{ID: item.ID, Token: item.Token, Error: "no"})
+		for _, item := range b.ClaimedIn(workspace, 3) {
+			b.Bury(item, "no")
 		}
 		b.Execute("update pgdispatch.workflow_execution_queue set finished_at = finished_at - interval '1 hour'")
 	}

@@ -12,15 +12,10 @@ import (
 )
 
 func TestThoseWhoAreClaimedBeforeAnItemAreCounted(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	b.Insert(b.Shop.Shop, 5)
 	last := sqltest.Scalar[int64](b.Shop, "select max(id) from pgdispatch.workflow_execution_queue")
-	ahead := func() int64 {
-		t.Helper()
-		n := must.Get(b.Ahead(t.Context(), last)).In(t)
-		return n
-	}
+	ahead := func() int64 { return must.Get(b.Ahead(t.Context(), last)).In(t) }
 	require.EqualValues(t, 4, ahead())
 	b.Execute("update pgdispatch.workflow_execution_queue set priority = 5 where id = $1", last)
 	require.Zero(t, ahead())
@@ -32,16 +27,11 @@ func TestThoseWhoAreClaimedBeforeAnItemAreCounted(t *testing.T) {
 }
 
 func TestAnItemsChangesAreThoseThatNameIt(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	dead := b.Buried(3, "it broke")
 	replayed := must.Get(b.ReplayAll(t.Context(), []int64{dead[0].ID, dead[1].ID}, "anna")).In(t)
 	must.Get(b.Discard(t.Context(), []int64{dead[2].ID}, "ben")).In(t)
-	changes := func(item int64) []operate.Administered {
-		t.Helper()
-		changes := must.Get(b.ChangesOf(t.Context(), item)).In(t)
-		return changes
-	}
+	changes := func(item int64) []operate.Administered { return must.Get(b.ChangesOf(t.Context(), item)).In(t) }
 	for _, item := range []int64{dead[1].ID, replayed[1].ReplayID} {
 		found := changes(item)
 		require.Len(t, found, 1)
@@ -63,16 +53,14 @@ func end(b *storetest.Bench, workspace, status string, items int) {
 }
 
 func TestEndedItemsAreCountedExactlyUpToABoundAndEstimatedBeyondIt(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	shop, other := b.Shop.Shop, b.NewWorkspace("other", 5)
 	b.Execute("alter table pgdispatch.workflow_execution_queue disable trigger user")
 	b.Execute("alter table pgdispatch.workflow_execution_queue set (autovacuum_enabled = off)")
 	count := func(workspaces ...string) map[string]operate.EndedCount {
 		t.Helper()
-		counts := must.Get(b.EndedItems(t.Context(), workspaces)).In(t)
 		by := map[string]operate.EndedCount{}
-		for _, c := range counts {
+		for _, c := range must.Get(b.EndedItems(t.Context(), workspaces)).In(t) {
 			by[c.Status] = c
 		}
 		return by

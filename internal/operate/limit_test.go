@@ -29,14 +29,13 @@ func limitKey(b *storetest.Bench, inShop bool, key string, most any) {
 }
 
 func TestTheUseOfLimitsNamesTheMostUsedAndSumsUpTheOthers(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	keyed(b, "smtp", 5)
 	keyed(b, "gpu", 3)
 	keyed(b, "rate", 2)
 	keyed(b, "unlimited", 9)
-	none := must.Get(b.LimitUse(t.Context(), 10)).In(t)
-	require.Equal(t, operate.LimitUse{BehindExact: true}, none, "keys without a limit are not shown")
+	require.Equal(t, operate.LimitUse{BehindExact: true}, must.Get(b.LimitUse(t.Context(), 10)).In(t),
+		"keys without a limit are not shown")
 
 	limitKey(b, true, "smtp", 2)
 	limitKey(b, false, "smtp", 100)
@@ -69,19 +68,16 @@ func TestTheUseOfLimitsNamesTheMostUsedAndSumsUpTheOthers(t *testing.T) {
 }
 
 func TestTheUseOfLimitsLeavesOutWhatIsNotDue(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	limitKey(b, false, "smtp", 0)
 	keyed(b, "smtp", 2)
 	b.Execute("update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 day' where id = 1")
 	use := must.Get(b.LimitUse(t.Context(), 1)).In(t)
-	require.EqualValues(t, 1, use.Behind)
-	require.EqualValues(t, 1, use.Limits[0].Waiting)
+	require.Equal(t, []int64{1, 1}, []int64{use.Behind, use.Limits[0].Waiting})
 }
 
 func TestALimitIsJudgedByWhatItsWorkspaceRunsInABurst(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	limitKey(b, true, "smtp", 7)
 	limitKey(b, false, "smtp", 7)
 	b.Execute("update pgdispatch.workspaces set max_concurrent_workflows = 5, max_burst_workflows = 9 where id = $1",
@@ -93,8 +89,7 @@ func TestALimitIsJudgedByWhatItsWorkspaceRunsInABurst(t *testing.T) {
 
 // A sweep looks once a minute at what is used.
 func TestALimitSaysSinceWhenItIsFullAndHowItWasUsed(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	limitKey(b, false, "smtp", 1)
 	limitKey(b, false, "never used", 1)
 	keyed(b, "smtp", 3)

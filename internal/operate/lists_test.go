@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
@@ -20,18 +19,28 @@ func namesOf(rows []operate.WorkspaceRow) (names []string) {
 	return names
 }
 
-func TestWorkspacesAreListedInAnyOrderPageByPage(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
-	busy, late, broken := b.NewWorkspace("busy", 5), b.NewWorkspace("late", 0), b.NewWorkspace("broken", 5)
-	b.Insert(busy, 3)
-	b.Insert(broken, 2)
-	batch := must.Get(b.Claim(t.Context(), 5)).In(t)
-	for _, item := range batch.Items {
-		if item.WorkspaceID == broken {
-			must.Get(b.Settle(t.Context(), claim.Fail, []claim.Settlement{{ID: item.ID, Token: item.Token, Error: "no"}})).In(t)
+// listed returns all workspaces of a list that is read in pages.
+func listed(t *testing.T, s *operate.Store, search string, by operate.WorkspaceOrder, page int) []operate.WorkspaceRow {
+	t.Helper()
+	var all []operate.WorkspaceRow
+	var after *operate.WorkspaceKey
+	for {
+		rows := must.Get(s.ListWorkspaces(t.Context(), search, by, after, page)).In(t)
+		require.LessOrEqual(t, len(rows), page)
+		if all = append(all, rows...); len(rows) < page {
+			return all
 		}
+		after = new(rows[len(rows)-1].Key())
 	}
+}
+
+func TestWorkspacesAreListedInAnyOrderPageByPage(t *testing.T) {
+	b := storetest.Open(t)
+	busy, late, broken := b.NewWorkspace("busy", 5), b.NewWorkspace("late", 0), b.NewWorkspace("broken", 5)
+	for _, item := range b.ClaimedIn(broken, 2) {
+		b.Bury(item, "no")
+	}
+	b.ClaimedIn(busy, 3)
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
 		select workspace_id, id, now() - interval '1 hour' from pgdispatch.workflow_definitions
 			where workspace_id = $1::uuid`, late)
@@ -41,25 +50,11 @@ func TestWorkspacesAreListedInAnyOrderPageByPage(t *testing.T) {
 		operate.ByName: "broken busy late shop", operate.ByRunning: "busy broken late shop",
 		operate.ByOldest: "late broken busy shop", operate.ByFailures: "broken busy late shop",
 	} {
-		var names []string
-		var after *operate.WorkspaceKey
-		for range 4 {
-			page := must.Get(b.ListWorkspaces(t.Context(), "", by, after, 1)).In(t)
-			require.Len(t, page, 1, by)
-			names = append(names, page[0].Name)
-			key := page[0].Key()
-			after = &key
-		}
-		require.Equal(t, want, strings.Join(names, " "), by)
-		last := must.Get(b.ListWorkspaces(t.Context(), "", by, after, 1)).In(t)
-		require.Empty(t, last)
-	}
-	for _, by := range []operate.WorkspaceOrder{operate.ByName, operate.ByRunning, operate.ByOldest, operate.ByFailures} {
+		require.Equal(t, want, strings.Join(namesOf(listed(t, b.Within(nil), "", by, 1)), " "), by)
 		found := must.Get(b.ListWorkspaces(t.Context(), "B", by, nil, 10)).In(t)
 		require.ElementsMatch(t, []string{"broken", "busy"}, namesOf(found), by)
-		strange := operate.WorkspaceKey{Rank: -1e300, Name: "a", ID: late}
-		_, err := b.ListWorkspaces(t.Context(), "", by, &strange, 10)
-		require.NoError(t, err, "a cursor that no page returned")
+		strange := operate.WorkspaceKey{Rank: -1e300, Name: "a", ID: late} // which no page returned
+		must.Get(b.ListWorkspaces(t.Context(), "", by, &strange, 10)).In(t)
 	}
 	found := must.Get(b.ListWorkspaces(t.Context(), "BUS", operate.ByName, nil, 10)).In(t)
 	require.Equal(t, []string{"busy"}, namesOf(found))
@@ -73,8 +68,7 @@ func TestWorkspacesAreListedInAnyOrderPageByPage(t *testing.T) {
 
 // Some workspaces have room and some do not; all but one wait since the same moment. The pages contain each once.
 func TestThoseWhoWaitLongestAreListedPageByPageWhetherTheyHaveRoomOrNot(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	ids := []string{}
 	for n := range 12 {
 		ids = append(ids, b.NewWorkspace(fmt.Sprint("w", n), n%3))
@@ -85,17 +79,8 @@ func TestThoseWhoWaitLongestAreListedPageByPageWhetherTheyHaveRoomOrNot(t *testi
 		from pgdispatch.workflow_definitions where workspace_id = any ($2::text[]::uuid[])`, ids[4], ids)
 	must.Get(b.Claim(t.Context(), 0)).In(t)
 	seen := []string{}
-	var after *operate.WorkspaceKey
-	for {
-		page := must.Get(b.ListWorkspaces(t.Context(), "", operate.ByOldest, after, 5)).In(t)
-		for _, row := range page {
-			seen = append(seen, row.ID)
-			key := row.Key()
-			after = &key
-		}
-		if len(page) < 5 {
-			break
-		}
+	for _, row := range listed(t, b.Within(nil), "", operate.ByOldest, 5) {
+		seen = append(seen, row.ID)
 	}
 	require.Equal(t, ids[4], seen[0], "the longest wait comes first")
 	require.ElementsMatch(t, ids, seen[:12])
@@ -103,14 +88,11 @@ func TestThoseWhoWaitLongestAreListedPageByPageWhetherTheyHaveRoomOrNot(t *testi
 }
 
 func TestItemsAreListedByWhateverFiltersThem(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	other := b.NewWorkspace("other", 5)
-	running := b.Dispatched(2)
-	claimed := b.Claimed(1)
-	dead := b.Claimed(1)
-	must.Get(b.Settle(t.Context(), claim.Fail,
-		[]claim.Settlement{{ID: dead[0].ID, Token: dead[0].Token, Error: "card 42 refused"}})).In(t)
+	b.Dispatched(2)
+	b.Claimed(1)
+	b.Buried(1, "card 42 refused")
 	b.Insert(b.Shop.Shop, 3)
 	b.Insert(other, 1)
 
@@ -122,23 +104,21 @@ func TestItemsAreListedByWhateverFiltersThem(t *testing.T) {
 		}
 		return len(page.Items)
 	}
+	shop, refused := b.Shop.Shop, operate.ItemFilter{Filter: operate.Filter{Error: "CARD"}}
 	require.Equal(t, 8, count(operate.ItemFilter{}, ""))
-	require.Equal(t, len(running), count(operate.ItemFilter{}, "DISPATCHED"))
-	require.Equal(t, len(running), count(operate.ItemFilter{}, "DISPATCHED", b.Shop.Shop))
+	require.Equal(t, 2, count(operate.ItemFilter{}, "DISPATCHED"))
+	require.Equal(t, 2, count(operate.ItemFilter{}, "DISPATCHED", shop))
 	require.Zero(t, count(operate.ItemFilter{}, "DISPATCHED", other))
-	require.Equal(t, len(claimed), count(operate.ItemFilter{}, "CLAIMED", b.Shop.Shop))
+	require.Equal(t, 1, count(operate.ItemFilter{}, "CLAIMED", shop))
 	require.Equal(t, 4, count(operate.ItemFilter{}, "PENDING"))
 	require.Equal(t, 1, count(operate.ItemFilter{}, "PENDING", other))
-	require.Equal(t, 4, count(operate.ItemFilter{}, "PENDING", other, b.Shop.Shop))
-	require.Equal(t, 1, count(operate.ItemFilter{Filter: operate.Filter{Error: "CARD"}}, "FAILED"))
-	require.Equal(t, 1, count(operate.ItemFilter{Filter: operate.Filter{Error: "CARD"}}, ""))
+	require.Equal(t, 4, count(operate.ItemFilter{}, "PENDING", other, shop))
+	require.Equal(t, 1, count(refused, "FAILED"))
+	require.Equal(t, 1, count(refused, ""))
 	require.Zero(t, count(operate.ItemFilter{Filter: operate.Filter{Error: "%"}}, "FAILED"), "the filter is literal text")
-	hour := time.Hour
-	require.Equal(t, 8, count(operate.ItemFilter{Filter: operate.Filter{Since: operate.Moment{Ago: &hour}}}, ""))
-	require.Zero(t, count(operate.ItemFilter{Filter: operate.Filter{Until: operate.Moment{Ago: &hour}}}, ""))
-	page, err := b.ListItems(t.Context(), operate.ItemFilter{}, "", nil, "00000000-0000-0000-0000-000000000000", 10)
-	require.NoError(t, err)
-	require.Empty(t, page.Items)
+	hour := operate.Moment{Ago: new(time.Hour)}
+	require.Equal(t, 8, count(operate.ItemFilter{Filter: operate.Filter{Since: hour}}, ""))
+	require.Zero(t, count(operate.ItemFilter{Filter: operate.Filter{Until: hour}}, ""))
 
 	var seen []int64
 	for next := int64(0); ; {
@@ -155,32 +135,31 @@ func TestItemsAreListedByWhateverFiltersThem(t *testing.T) {
 }
 
 func TestASearchThatFindsLittleLooksAtABoundedNumberAndGoesOn(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	b.Insert(b.Shop.Shop, 1)
 	b.Insert(b.NewWorkspace("loud", 1), operate.ItemsLooked)
-	page := must.Get(b.ListItems(t.Context(), operate.ItemFilter{}, "", []string{b.Shop.Shop}, "", 10)).In(t)
+	list := func(f operate.ItemFilter, status string) operate.ItemPage {
+		return must.Get(b.ListItems(t.Context(), f, status, []string{b.Shop.Shop}, "", 10)).In(t)
+	}
+	page := list(operate.ItemFilter{}, "")
 	require.Empty(t, page.Items)
 	require.True(t, page.Bounded)
 	require.NotZero(t, page.Next)
-	page, err := b.ListItems(t.Context(), operate.ItemFilter{Before: page.Next}, "", []string{b.Shop.Shop}, "", 10)
-	require.NoError(t, err)
+	page = list(operate.ItemFilter{Before: page.Next}, "")
 	require.Len(t, page.Items, 1)
 	require.Zero(t, page.Next)
-	page = must.Get(b.ListItems(t.Context(), operate.ItemFilter{}, "PENDING", []string{b.Shop.Shop}, "", 10)).In(t)
-	require.Len(t, page.Items, 1, "found by the index of PENDING items")
+	require.Len(t, list(operate.ItemFilter{}, "PENDING").Items, 1, "found by the index of PENDING items")
 }
 
 func TestDeadLettersAreGroupedByWhatTheirErrorsHaveInCommon(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	items := b.Claimed(5)
 	for n, item := range items {
 		text := fmt.Sprintf("order %d of %s: card refused", n, item.ExecutionID)
 		if n == 4 {
 			text = "no such customer"
 		}
-		must.Get(b.Settle(t.Context(), claim.Fail, []claim.Settlement{{ID: item.ID, Token: item.Token, Error: text}})).In(t)
+		b.Bury(item, text)
 	}
 	must.Get(b.Discard(t.Context(), []int64{items[0].ID}, "me")).In(t)
 	groups := must.Get(b.DeadGroups(t.Context(), 10)).In(t)
@@ -194,8 +173,7 @@ func TestDeadLettersAreGroupedByWhatTheirErrorsHaveInCommon(t *testing.T) {
 }
 
 func TestWorkspacesAreFoundByIDNameAndPrefix(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	first, second := b.NewWorkspace("Zürich 1", 1), b.NewWorkspace("Zürich 2", 1)
 	b.NewWorkspace("Zug", 1)
 	ids := func(found []operate.WorkspaceName, err error) (ids []string) {
@@ -217,8 +195,7 @@ func TestWorkspacesAreFoundByIDNameAndPrefix(t *testing.T) {
 }
 
 func TestNamesThatMayHaveBeenMeantAreOfOneKindAndInScope(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	wayne, _ := b.NewWorkspace("Wayne Enterprises", 0), b.NewWorkspace("wayne", 0)
 	b.Execute("insert into pgdispatch.limits (key, max_concurrent) values ('smtp', 1)")
 	b.Execute("update pgdispatch.workflow_definitions set limit_key = 'sms' where workspace_id = $1::uuid", wayne)

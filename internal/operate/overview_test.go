@@ -44,8 +44,7 @@ func noteStarts(b *storetest.Bench, waits operate.Waits) {
 }
 
 func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	empty := must.Get(b.Overview(t.Context())).In(t)
 	require.Empty(t, empty.Minutes)
 	require.Zero(t, empty.DueToStarted())
@@ -93,46 +92,32 @@ func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
 }
 
 func TestTheFirstSweepOfAMinuteNotesWhatWaitsIsClaimedAndRuns(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
-	sweep := func() {
-		t.Helper()
-		must.Get(b.Sweep(t.Context(), 10)).In(t)
-	}
+	b := storetest.Open(t)
 	b.Dispatched(2)
 	b.Claimed(1)
 	b.Insert(b.Shop.Shop, 3)
 	var waits operate.Waits
 	waits.Add(time.Second)
 	noteStarts(b, waits)
-	sweep()
+	must.Get(b.Sweep(t.Context(), 10)).In(t)
 	o := must.Get(b.Overview(t.Context())).In(t)
 	seen := slices.IndexFunc(o.Minutes, func(m operate.Minute) bool { return m.Waiting != nil })
 	require.NotEqual(t, -1, seen)
 	m := o.Minutes[seen]
 	require.Equal(t, []int64{3, 1, 2}, []int64{*m.Waiting, *m.Claimed, *m.Running})
 	require.Nil(t, o.Minutes[0].Waiting, "no sweep in that minute")
+	require.Equal(t, time.Minute, o.Minutes[0].Passed)
+	require.Less(t, o.Minutes[59].Passed, time.Minute, "the current minute is incomplete")
 
 	b.Execute("update pgdispatch.activity set waiting = 77")
-	sweep()
+	must.Get(b.Sweep(t.Context(), 10)).In(t)
 	require.NotZero(t, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.activity where waiting = 77"),
 		"one sample per minute")
 	b.Execute("update pgdispatch.activity set waiting = null")
-	sweep()
-	require.Equal(t, 3,
-		sqltest.Scalar[int](b.Shop, "select waiting from pgdispatch.activity order by minute desc limit 1"),
-		"starts before the sample do not change it")
-	require.Equal(t, 1, sqltest.Scalar[int](b.Shop, "select sum(started)::integer from pgdispatch.activity"))
-}
-
-func TestTheNotesOfALongQueueAreTheEstimatesOfItsDepth(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
-	depth := longQueue(t, b)
 	must.Get(b.Sweep(t.Context(), 10)).In(t)
-	noted := sqltest.Scalar[int64](b.Shop, "select waiting from pgdispatch.activity")
-	require.Equal(t, depth.Pending, noted)
-	require.True(t, operate.IsEstimate(noted))
+	require.Equal(t, 3, sqltest.Scalar[int](b.Shop,
+		"select waiting from pgdispatch.activity order by minute desc limit 1"), "starts before the sample do not change it")
+	require.Equal(t, 1, sqltest.Scalar[int](b.Shop, "select sum(started)::integer from pgdispatch.activity"))
 }
 
 func TestTheRateOfThePresentMinuteIsThatOfWhatHasPassedOfIt(t *testing.T) {
@@ -140,19 +125,12 @@ func TestTheRateOfThePresentMinuteIsThatOfWhatHasPassedOfIt(t *testing.T) {
 	require.InDelta(t, 2, operate.Minute{Started: 120, Passed: time.Minute}.StartsPerSecond(), 1e-9)
 	require.InDelta(t, 12, operate.Minute{Started: 120, Passed: 10 * time.Second}.StartsPerSecond(), 1e-9)
 	require.Zero(t, operate.Minute{Started: 120}.StartsPerSecond())
-	b := storetest.New(t)
-	must.Get(b.Sweep(t.Context(), 10)).In(t)
-	o := must.Get(b.Overview(t.Context())).In(t)
-	require.Equal(t, time.Minute, o.Minutes[0].Passed)
-	require.Less(t, o.Minutes[59].Passed, time.Minute, "the current minute is incomplete")
 }
 
-func TestAReplicaSaysHowItIs(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
-	on := true
-	state := operate.ReplicaState{Busy: 2, BreakerOpen: true, Listening: &on, OnDuty: true, StartsPerSecond: 1.5,
-		WakeUps: map[string]int64{"poll": 3}}
+func TestAReplicaSaysHowItIsUntilItMissesHeartbeats(t *testing.T) {
+	b := storetest.Open(t)
+	state := operate.ReplicaState{Busy: 2, BreakerOpen: true, BreakerCause: "probe timed out", Listening: new(true),
+		OnDuty: true, StartsPerSecond: 1.5, WakeUps: map[string]int64{"poll": 3}}
 	for _, owner := range []string{"a", "a", "b"} {
 		report := must.Get(json.Marshal(state)).In(t)
 		b.Execute(sql.Text("replica_alive"), owner, "v1", 10, b.Lease, nil, string(report))
@@ -162,20 +140,20 @@ func TestAReplicaSaysHowItIs(t *testing.T) {
 	require.Less(t, o.Replicas[0].Heard, time.Minute)
 	require.InDelta(t, 3, o.StartsPerSecond(), 1e-9)
 	require.Equal(t, map[string]int64{"poll": 6}, o.WakeUps())
+	b.Execute("update pgdispatch.replicas set renewed_at = renewed_at - interval '13 seconds'")
+	o = must.Get(b.Overview(t.Context())).In(t)
+	require.Zero(t, o.StartsPerSecond())
+	state.Stale, state.BreakerOpen, state.BreakerCause, state.StartsPerSecond = true, false, "", 0
+	require.Equal(t, state, o.Replicas[0].State)
 }
 
 func TestDepthCountsWhatHasNotEnded(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
-	empty := must.Get(b.QueueDepth(t.Context())).In(t)
-	require.Equal(t, operate.Depth{MaxClaims: 100, ScheduledExact: true, DeadLettersExact: true}, empty)
+	b := storetest.Open(t)
+	require.Equal(t, operate.Depth{MaxClaims: 100, ScheduledExact: true, DeadLettersExact: true},
+		must.Get(b.QueueDepth(t.Context())).In(t))
 
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
 		select workspace_id, id, now() + interval '1 day' from pgdispatch.workflow_definitions`)
-	later := must.Get(b.QueueDepth(t.Context())).In(t)
-	require.Equal(t, operate.Depth{Scheduled: 1, ScheduledExact: true, MaxClaims: 100, DeadLettersExact: true},
-		later, "items scheduled for later have a count of their own")
-
 	b.Dispatched(2)
 	ended := b.Dispatched(1)[0]
 	must.Get(b.Finish(t.Context(), ended.ExecutionID, "FAILED", "it broke", "")).In(t)
@@ -197,42 +175,23 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 		DeadLettersExact: true, ScheduledExact: true, Replicas: 1, MaxClaims: 7, Paused: true}, depth)
 }
 
-// longQueue creates 500 items more than are counted, and returns the estimate from the statistics.
-func longQueue(t *testing.T, b *storetest.Bench) operate.Depth {
-	t.Helper()
+func TestDepthOfALongQueueIsWhatTheStatisticsSayAndIsNotedSo(t *testing.T) {
+	b := storetest.Open(t)
 	b.Insert(b.Shop.Shop, operate.DepthLimit+500)
 	b.Execute("analyze pgdispatch.workflow_execution_queue")
 	depth := must.Get(b.QueueDepth(t.Context())).In(t)
-	return depth
-}
-
-func TestDepthOfALongQueueIsWhatTheStatisticsSay(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
-	depth := longQueue(t, b)
 	require.InDelta(t, operate.DepthLimit+500, depth.Pending, 400)
+	must.Get(b.Sweep(t.Context(), 10)).In(t)
+	noted := sqltest.Scalar[int64](b.Shop, "select waiting from pgdispatch.activity")
+	require.Equal(t, depth.Pending, noted)
+	require.True(t, operate.IsEstimate(noted))
 	b.Execute("update pg_class set reltuples = 0 where oid = 'pgdispatch.workflow_execution_queue_arrivals'::regclass")
 	depth = must.Get(b.QueueDepth(t.Context())).In(t)
 	require.EqualValues(t, operate.DepthLimit, depth.Pending, "never below the counted number")
 }
 
-func TestTheStateOfAReplicaThatMissedHeartbeatsIsStale(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
-	b.Execute(sql.Text("replica_alive"), "a", "v1", 10, b.Lease, nil,
-		`{"starts_per_second": 5, "breaker_open": true, "breaker_cause": "probe timed out"}`)
-	o := must.Get(b.Overview(t.Context())).In(t)
-	require.InDelta(t, 5, o.StartsPerSecond(), 0)
-	require.Equal(t, "probe timed out", o.Replicas[0].State.BreakerCause)
-	b.Execute("update pgdispatch.replicas set renewed_at = renewed_at - interval '13 seconds'")
-	o = must.Get(b.Overview(t.Context())).In(t)
-	require.Zero(t, o.StartsPerSecond())
-	require.Equal(t, operate.ReplicaState{Stale: true}, o.Replicas[0].State)
-}
-
 func TestAnEndCountsAtOnceAndOnlyOnce(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	ends := func() (all []int64) {
 		t.Helper()
 		o := must.Get(b.Overview(t.Context())).In(t)

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
@@ -13,14 +12,11 @@ import (
 )
 
 func TestAWorkspaceIsReadWithItsOwnSettings(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	busy := b.NewWorkspace("busy", 5)
-	b.Insert(busy, 3)
-	batch := must.Get(b.Claim(t.Context(), 1)).In(t)
-	require.Len(t, batch.Items, 1)
-	must.Get(b.Settle(t.Context(), claim.Fail,
-		[]claim.Settlement{{ID: batch.Items[0].ID, Token: batch.Items[0].Token, Error: "no"}})).In(t)
+	item := b.ClaimedIn(busy, 1)[0]
+	b.Bury(item, "no")
+	b.Insert(busy, 2)
 	rate := .5
 	must.Get(b.ChangeWorkspace(t.Context(), busy, operate.Patch{"max_starts_per_second": rate},
 		"workspaces set-rate", "me")).In(t)
@@ -28,10 +24,8 @@ func TestAWorkspaceIsReadWithItsOwnSettings(t *testing.T) {
 	w, found, err := b.WorkspaceDetail(t.Context(), busy)
 	require.NoError(t, err)
 	require.True(t, found)
-	listed := must.Get(b.ListWorkspaces(t.Context(), busy, operate.ByName, nil, 1)).In(t)
-	require.Len(t, listed, 1)
-	require.Equal(t,
-		[]any{listed[0].Name, listed[0].Limit, listed[0].Waiting, listed[0].Claimed, listed[0].Running, listed[0].Failures},
+	row := must.Get(b.ListWorkspaces(t.Context(), busy, operate.ByName, nil, 1)).In(t)[0]
+	require.Equal(t, []any{row.Name, row.Limit, row.Waiting, row.Claimed, row.Running, row.Failures},
 		[]any{w.Name, w.Limit, w.Waiting, w.Claimed, w.Running, w.Failures}, "it equals the row in the list")
 	require.EqualValues(t, 1, w.Failures)
 	require.Equal(t, &rate, w.MaxStartsPerSecond)
@@ -43,8 +37,7 @@ func TestAWorkspaceIsReadWithItsOwnSettings(t *testing.T) {
 }
 
 func TestWhatWasDoneToOneThingIsFoundAmongAllElse(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	first, second := b.NewWorkspace("first", 5), b.NewWorkspace("second", 5)
 	for n, workspace := range []string{first, second, first} {
 		paused := n < 2
@@ -68,13 +61,12 @@ func TestWhatWasDoneToOneThingIsFoundAmongAllElse(t *testing.T) {
 }
 
 func TestItemsAreFoundByTheirDefinitionsNameOrID(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	first, second := b.NewWorkspace("first", 5), b.NewWorkspace("second", 5)
 	b.Insert(first, 1)
 	b.Insert(second, 2)
-	definitions := must.Get(b.Definitions(t.Context(), first, 10)).In(t)
-	name, id := definitions[0].Name, definitions[0].ID
+	definition := must.Get(b.Definitions(t.Context(), first, 10)).In(t)[0]
+	name, id := definition.Name, definition.ID
 	for _, c := range []struct {
 		idOrName   string
 		workspaces []string
@@ -87,8 +79,7 @@ func TestItemsAreFoundByTheirDefinitionsNameOrID(t *testing.T) {
 }
 
 func TestDefinitionsAreListedUpToANumberAndCompletedWhateverTheirCase(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	shop := b.NewWorkspace("first", 5)
 	b.Execute(`insert into pgdispatch.workflow_definitions (workspace_id, name, workflow_type, task_queue)
 		select $1::uuid, name, 'T', 'q' from unnest(array['Refund', 'refuse', 'Export', 'Über 50%']) name`, shop)
@@ -97,20 +88,17 @@ func TestDefinitionsAreListedUpToANumberAndCompletedWhateverTheirCase(t *testing
 	all := must.Get(b.Definitions(t.Context(), shop, 0)).In(t)
 	require.Len(t, all, 5)
 	require.Equal(t, []any{"Export", new(3)}, []any{all[0].Name, all[0].Version}, "its newest version")
-	some := must.Get(b.Definitions(t.Context(), shop, 2)).In(t)
-	require.Equal(t, all[:2], some)
+	require.Equal(t, all[:2], must.Get(b.Definitions(t.Context(), shop, 2)).In(t))
 	for beginning, want := range map[string][]string{"REF": {"Refund", "refuse"}, "Über 50%": {"Über 50%"}, "%": {},
 		"fund": {}} {
 		names := must.Get(b.CompleteDefinitions(t.Context(), shop, beginning, 10)).In(t)
 		require.Equal(t, want, names, beginning)
 	}
-	names := must.Get(b.CompleteDefinitions(t.Context(), shop, "", 1)).In(t)
-	require.Len(t, names, 1)
+	require.Len(t, must.Get(b.CompleteDefinitions(t.Context(), shop, "", 1)).In(t), 1)
 }
 
 func TestASearchFindsTheBeginningOfAnyNameAndAnyPartOfTheFirst(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	b.Execute("insert into pgdispatch.workspaces (name) select 'A' || n from generate_series(1, $1) n",
 		operate.NamesSearched)
 	b.NewWorkspace("Zoo keepers", 1)
@@ -123,14 +111,5 @@ func TestASearchFindsTheBeginningOfAnyNameAndAnyPartOfTheFirst(t *testing.T) {
 			require.Equal(t, want, namesOf(found), "%s by %s", search, by)
 		}
 	}
-	all := 0
-	var after *operate.WorkspaceKey
-	for {
-		page := must.Get(b.ListWorkspaces(t.Context(), "a", operate.ByName, after, 500)).In(t)
-		if len(page) == 0 {
-			break
-		}
-		all, after = all+len(page), new(page[len(page)-1].Key())
-	}
-	require.Equal(t, operate.WorkspacesFound, all)
+	require.Len(t, listed(t, b.Within(nil), "a", operate.ByName, 500), operate.WorkspacesFound)
 }

@@ -23,13 +23,7 @@ func twoTenants(t *testing.T) (b *storetest.Bench, mine, other string) {
 	sizes := map[string]int{mine: 1, other: 3}
 	for workspace, items := range sizes {
 		for _, verb := range []claim.Verb{claim.Fail, claim.Dispatched, claim.Release} {
-			b.Insert(workspace, items)
-			claimed := []claim.Item{}
-			for len(claimed) < items {
-				batch := must.Get(b.Claim(t.Context(), items)).In(t)
-				claimed = append(claimed, batch.Items...)
-			}
-			for _, item := range claimed {
+			for _, item := range b.ClaimedIn(workspace, items) {
 				if verb != claim.Release { // these stay claimed
 					b.Ends(verb, claim.Settlement{ID: item.ID, Token: item.Token, Error: "no " + workspace,
 						RunID: "run-" + item.ExecutionID})
@@ -72,8 +66,7 @@ func TestAnOverviewOfSomeWorkspacesCountsTheirItemsOnly(t *testing.T) {
 	o := must.Get(b.Within([]string{mine}).Overview(t.Context())).In(t)
 	require.Less(t, o.Depth.OldestWaiting.Minutes(), 30.0, "it is not that of the other")
 	require.Contains(t, o.Depth.ParkedFirst, mine)
-	all := must.Get(b.Overview(t.Context())).In(t)
-	require.Len(t, all.Stalled, 5)
+	require.Len(t, must.Get(b.Overview(t.Context())).In(t).Stalled, 5)
 }
 
 func TestListsOfSomeWorkspacesHaveNoOthers(t *testing.T) {
@@ -84,17 +77,7 @@ func TestListsOfSomeWorkspacesHaveNoOthers(t *testing.T) {
 		operate.ByRunning: "other mine nothing", operate.ByOldest: "other mine nothing",
 		operate.ByFailures: "other mine nothing",
 	} {
-		var names []string
-		var after *operate.WorkspaceKey
-		for {
-			page := must.Get(b.Within([]string{mine, other, empty}).ListWorkspaces(t.Context(), "", by, after, 1)).In(t)
-			if len(page) == 0 {
-				break
-			}
-			names = append(names, page[0].Name)
-			after = new(page[0].Key())
-		}
-		require.Equal(t, want, strings.Join(names, " "), by)
+		require.Equal(t, want, strings.Join(namesOf(listed(t, b.Within([]string{mine, other, empty}), "", by, 1)), " "), by)
 		rows := must.Get(b.Within([]string{mine, empty}).ListWorkspaces(t.Context(), "O", by, nil, 10)).In(t)
 		require.Equal(t, []string{"nothing"}, namesOf(rows), by)
 	}
@@ -114,8 +97,7 @@ func TestListsOfSomeWorkspacesHaveNoOthers(t *testing.T) {
 }
 
 func TestWorkspacesAreNamedByIDOrName(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	comma, twin, second := b.NewWorkspace("Ünï, çø \"x\"", 0), b.NewWorkspace("twin", 0), b.NewWorkspace("twin", 0)
 	found := must.Get(b.WorkspacesNamed(t.Context(), []string{comma}, []string{"twin", "nobody", "TWIN"}, 10)).In(t)
 	ids := []string{}

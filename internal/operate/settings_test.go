@@ -1,7 +1,6 @@
 package operate_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -13,8 +12,7 @@ import (
 )
 
 func TestAPauseIsKnownWithWhoMadeItAsFarAsTheAuditLogKnows(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	set := func(patch operate.Patch, who string) {
 		t.Helper()
 		must.Get(b.ChangeSettings(t.Context(), patch, who)).In(t)
@@ -28,12 +26,9 @@ func TestAPauseIsKnownWithWhoMadeItAsFarAsTheAuditLogKnows(t *testing.T) {
 		}
 		return d.PausedBy
 	}
-	plain := func(column, value string) {
-		t.Helper()
-		b.Execute(fmt.Sprintf("update pgdispatch.settings set %s = %s", column, value))
-	}
+	plain := func(paused bool) { b.Execute("update pgdispatch.settings set paused = $1", paused) }
 	require.Empty(t, by())
-	plain("paused", "true")
+	plain(true)
 	require.Empty(t, by(), "it was paused with plain SQL")
 	set(operate.Patch{"paused": false}, "anna")
 	require.Empty(t, by(), "it is not paused")
@@ -42,11 +37,11 @@ func TestAPauseIsKnownWithWhoMadeItAsFarAsTheAuditLogKnows(t *testing.T) {
 	set(operate.Patch{"paused": true}, "bob")
 	set(operate.Patch{"max_claims": 50}, "bob")
 	require.Equal(t, "anna", by(), "bob changed nothing of it")
-	plain("paused", "false")
-	plain("paused", "true")
+	plain(false)
+	plain(true)
 	require.Empty(t, by(), "it was paused again with plain SQL")
 	set(operate.Patch{"paused": false}, "anna")
-	plain("paused", "true")
+	plain(true)
 	require.Empty(t, by())
 	set(operate.Patch{"max_claims": 0, "paused": false}, "carla")
 	require.Equal(t, "carla", by(), "max-claims of 0 pauses everything, too")
@@ -59,16 +54,32 @@ func TestAPauseIsKnownWithWhoMadeItAsFarAsTheAuditLogKnows(t *testing.T) {
 	require.Empty(t, by(), "only the newest changes are searched")
 }
 
+func TestRetentionIsChangedAndLeavesTheOtherSettingsAlone(t *testing.T) {
+	b := storetest.Open(t)
+	set := func(patch operate.Patch) operate.SettingsChange {
+		return must.Get(b.ChangeSettings(t.Context(), patch, "me")).In(t)
+	}
+	keep, keepDead := 36*time.Hour, 24*time.Hour
+	set(operate.Patch{"retention": keep.String()})
+	set(operate.Patch{"dead_letter_retention": keepDead.String()})
+	both := operate.Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096}
+	require.Equal(t, both, set(operate.Patch{}).Is)
+	one := both
+	one.Retention = nil
+	require.Equal(t, operate.SettingsChange{Is: one, Was: both}, set(operate.Patch{"retention": nil}))
+
+	b.Buried(2, "it broke")
+	require.Zero(t, must.Get(b.DeleteFinished(t.Context(), 100)).In(t))
+}
+
 func TestASettingThatDoesNotChangeIsNotWritten(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	for _, keep := range []any{"1h0m0s", "1h0m0s", nil, nil} {
 		changed := must.Get(b.ChangeSettings(t.Context(), operate.Patch{"retention": keep}, "anna")).In(t)
 		require.Equal(t, keep == nil, changed.Is.Retention == nil)
 	}
 	for range 2 {
-		changed := must.Get(b.ChangeSettings(t.Context(), operate.Patch{"max_claims": 7}, "anna")).In(t)
-		require.Equal(t, 7, changed.Is.MaxClaims)
+		must.Get(b.ChangeSettings(t.Context(), operate.Patch{"max_claims": 7}, "anna")).In(t)
 	}
 	changes := must.Get(b.Audit(t.Context(), operate.AuditFilter{Subject: "settings"}, 10)).In(t)
 	require.Len(t, changes, 3)

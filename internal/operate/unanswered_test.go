@@ -11,27 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unanswered leaves the starts of this many items of a workspace unanswered, the first of them for an hour.
-func unanswered(t *testing.T, b *storetest.Bench, workspace string, items int) {
-	t.Helper()
-	b.Insert(workspace, items)
-	batch := must.Get(b.Claim(t.Context(), items)).In(t)
-	require.Len(t, batch.Items, items)
-	for _, item := range batch.Items {
-		settled := must.Get(b.Settle(t.Context(), claim.Retry,
-			[]claim.Settlement{{ID: item.ID, Token: item.Token, Delay: time.Minute, Unanswered: true}})).In(t)
-		require.Len(t, settled, 1)
+func TestUnansweredStartsAreCountedWithTheirAgeWhereverAWorkspaceIsShown(t *testing.T) {
+	b := storetest.Open(t)
+	b.NewWorkspace("calm", 5)
+	hit := b.NewWorkspace("hit", 5)
+	for _, item := range b.ClaimedIn(hit, 3) {
+		b.Ends(claim.Retry, claim.Settlement{ID: item.ID, Token: item.Token, Delay: time.Minute, Unanswered: true})
 	}
 	b.Execute(`update pgdispatch.workflow_executions set first_sent_at = now() - interval '1 hour'
 		where queue_item_id = (select min(id) from pgdispatch.workflow_execution_queue where stage = 'DOUBT')`)
-}
-
-func TestUnansweredStartsAreCountedWithTheirAgeWhereverAWorkspaceIsShown(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
-	b.NewWorkspace("calm", 5)
-	hit := b.NewWorkspace("hit", 5)
-	unanswered(t, b, hit, 3)
 	b.Insert(b.Shop.Shop, 2)
 
 	depth := must.Get(b.QueueDepth(t.Context())).In(t)
@@ -59,15 +47,14 @@ func TestUnansweredStartsAreCountedWithTheirAgeWhereverAWorkspaceIsShown(t *test
 	statistics := must.Get(b.WorkspaceStatistics(t.Context(), 1)).In(t)
 	require.EqualValues(t, []int64{0, 3}, []int64{statistics[0].Waiting, statistics[0].Unanswered})
 
-	page := must.Get(b.ListItems(t.Context(), operate.ItemFilter{}, "UNANSWERED", []string{hit}, "", 10)).In(t)
-	require.Len(t, page.Items, 3)
-	page = must.Get(b.ListItems(t.Context(), operate.ItemFilter{}, "UNANSWERED", []string{b.Shop.Shop}, "", 10)).In(t)
-	require.Empty(t, page.Items)
+	for workspace, n := range map[string]int{hit: 3, b.Shop.Shop: 0} {
+		page := must.Get(b.ListItems(t.Context(), operate.ItemFilter{}, "UNANSWERED", []string{workspace}, "", 10)).In(t)
+		require.Len(t, page.Items, n)
+	}
 }
 
 func TestScheduledItemsHaveACountAndAListOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	b.Insert(b.Shop.Shop, 2)
 	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
 		select workspace_id, id, now() + n * interval '1 hour' from pgdispatch.workflow_definitions, generate_series(1, 3) n`)

@@ -45,16 +45,14 @@ func pages(t *testing.T, p *signintest.Provider) (*OIDC, *httptest.Server, *http
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	o.RedirectURL = server.URL + "/ui/signin/callback"
-	jar := must.Get(cookiejar.New(nil)).In(t)
-	return o, server, &http.Client{Jar: jar}
+	return o, server, &http.Client{Jar: must.Get(cookiejar.New(nil)).In(t)}
 }
 
 func get(t *testing.T, client *http.Client, address string) (int, string) {
 	t.Helper()
 	response := must.Get(client.Get(address)).In(t)
 	defer response.Body.Close()
-	text := must.Get(io.ReadAll(response.Body)).In(t)
-	return response.StatusCode, strings.TrimSpace(string(text))
+	return response.StatusCode, strings.TrimSpace(string(must.Get(io.ReadAll(response.Body)).In(t)))
 }
 
 func TestPeopleSignInWithTheirRolesAndSignOut(t *testing.T) {

@@ -36,8 +36,7 @@ func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 			require.NoError(t,
 				postgres.Exec(ctx, pool, "renew replica", sql.Text("replica_alive"), "pooled", "v1", 10, b.Lease, nil, "{}"))
 			items := claimed(t, b, store, 5)
-			renewed := must.Get(store.Heartbeat(ctx, []claim.Held{{ID: items[0].ID, Token: items[0].Token}})).In(t)
-			require.Len(t, renewed, 1)
+			require.Len(t, must.Get(store.Heartbeat(ctx, []claim.Held{{ID: items[0].ID, Token: items[0].Token}})).In(t), 1)
 			for n, verb := range []claim.Verb{claim.Dispatched, claim.Retry, claim.Release, claim.Fail} {
 				ids := must.Get(store.Settle(ctx, verb,
 					[]claim.Settlement{
@@ -48,18 +47,15 @@ func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 			require.Len(t, executions, 1)
 			executions = must.Get(store.Adopt(ctx, 10, []string{items[0].ExecutionID})).In(t)
 			require.Empty(t, executions)
-			first := must.Get(store.Finish(ctx, items[0].ExecutionID, "FAILED", "boom", "")).In(t)
-			require.True(t, first)
+			require.True(t, must.Get(store.Finish(ctx, items[0].ExecutionID, "FAILED", "boom", "")).In(t))
 			must.Get(store.Sweep(ctx, 10)).In(t)
 			require.NoError(t, (&notify.PoolPinger{DB: pool}).Ping(ctx, "pgdispatch", ""))
 			must.Get(store.ChangeSettings(ctx, operate.Patch{"max_claims": 7, "paused": false}, "me")).In(t)
-			settings := must.Get(store.Settings(ctx)).In(t)
-			require.Equal(t, operate.Settings{MaxClaims: 7, ResultBytes: 4096}, settings)
+			require.Equal(t, operate.Settings{MaxClaims: 7, ResultBytes: 4096}, must.Get(store.Settings(ctx)).In(t))
 			replicas := must.Get(store.Replicas(ctx)).In(t)
 			require.Len(t, replicas, 1)
 			require.Equal(t, "pooled", replicas[0].ID)
-			workspaces := must.Get(store.WorkspaceStatistics(ctx, 10)).In(t)
-			require.Len(t, workspaces, 1)
+			require.Len(t, must.Get(store.WorkspaceStatistics(ctx, 10)).In(t), 1)
 			released, err := postgres.Values[int64](ctx, pool, "release owned items", sql.Text("release_owned"), "pooled")
 			require.NoError(t, err)
 			require.Len(t, released, 1)

@@ -77,7 +77,13 @@ func (b *Bench) Gone() {
 // Claimed enqueues items in the shop and claims them with the replica.
 func (b *Bench) Claimed(items int) []claim.Item {
 	b.t.Helper()
-	b.Insert(b.Shop.Shop, items)
+	return b.ClaimedIn(b.Shop.Shop, items)
+}
+
+// ClaimedIn enqueues items in a workspace and claims them with the replica.
+func (b *Bench) ClaimedIn(workspace string, items int) []claim.Item {
+	b.t.Helper()
+	b.Insert(workspace, items)
 	batch, err := b.Claim(b.t.Context(), items)
 	require.NoError(b.t, err)
 	require.Len(b.t, batch.Items, items)
@@ -99,9 +105,15 @@ func (b *Bench) Buried(items int, reason string) []claim.Item {
 	b.t.Helper()
 	claimed := b.Claimed(items)
 	for _, item := range claimed {
-		b.Ends(claim.Fail, claim.Settlement{ID: item.ID, Token: item.Token, Error: reason})
+		b.Bury(item, reason)
 	}
 	return claimed
+}
+
+// Bury fails a claimed item.
+func (b *Bench) Bury(item claim.Item, reason string) {
+	b.t.Helper()
+	b.Ends(claim.Fail, claim.Settlement{ID: item.ID, Token: item.Token, Error: reason})
 }
 
 // Ends ends one claim.

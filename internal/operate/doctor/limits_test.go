@@ -37,8 +37,7 @@ func TestDoctorFindsRatesThatAreNeverReached(t *testing.T) {
 }
 
 func TestDoctorJudgesLimitsOfKeys(t *testing.T) {
-	t.Parallel()
-	b := storetest.New(t)
+	b := storetest.Open(t)
 	store := &operate.Store{DB: b.Conns}
 	require.Equal(t, Finding{Check: "limits", Severity: Fine, Finding: "none are set"}, checkLimits(t.Context(), store))
 	keyed := func(key string) {

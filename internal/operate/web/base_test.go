@@ -46,7 +46,6 @@ func TestScriptsFindTheirPagesByTheirOwnAddress(t *testing.T) {
 	t.Parallel()
 	files := must.Get(staticFiles.ReadDir("static")).In(t)
 	for _, file := range files {
-		text := must.Get(staticFiles.ReadFile("static/" + file.Name())).In(t)
-		require.NotContains(t, string(text), Prefix, file.Name())
+		require.NotContains(t, string(must.Get(staticFiles.ReadFile("static/"+file.Name())).In(t)), Prefix, file.Name())
 	}
 }

@@ -69,8 +69,7 @@ func TestPeaksAreExact(t *testing.T) {
 		{Name: "Birch & Sons", Plan: "PRO", Slots: 5, Peak: 2, Completed: 3},
 		{Name: "Cedar Health", Plan: "ENTERPRISE", Slots: 20},
 	}, workspaces)
-	all := must.Get(collect[counts](t.Context(), pool, countsQuery)).In(t)
-	require.Equal(t, []counts{{Waiting: 1, Completed: 3}}, all)
+	require.Equal(t, []counts{{Waiting: 1, Completed: 3}}, must.Get(collect[counts](t.Context(), pool, countsQuery)).In(t))
 }
 
 func TestDataOfTheDemonstrationIsAccepted(t *testing.T) {
