@@ -5,15 +5,20 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log"
 	"net"
+	"net/http"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 func TestRunWithoutSenseExplainsItself(t *testing.T) {
@@ -127,4 +132,45 @@ func TestTemporalReportsATakenPort(t *testing.T) {
 
 	require.Equal(t, 1, code)
 	require.Contains(t, logs.String(), "address already in use")
+}
+
+func TestWebInterfaceServesItsPagesAndTheAPI(t *testing.T) {
+	t.Parallel()
+	ready, _ := temporalCommand(t, "--ui-addr", "127.0.0.1:0")
+
+	page := get(t, ready.UI+"/")
+	script := regexp.MustCompile(`/_app/[^"']+\.js`).FindString(page)
+	require.NotEmpty(t, script, page)
+	require.NotEmpty(t, get(t, ready.UI+script), "the binary contains the scripts")
+	require.Contains(t, get(t, ready.UI+"/api/v1/namespaces"), `"default"`)
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)).In(t)
+	response := must.Get(http.DefaultClient.Do(request)).In(t)
+	defer response.Body.Close()
+	body := must.Get(io.ReadAll(response.Body)).In(t)
+	require.Equal(t, http.StatusOK, response.StatusCode, url)
+	return string(body)
+}
+
+func TestTheWorkerExecutesWorkflowsAndStandaloneActivitiesOfAnyType(t *testing.T) {
+	t.Parallel()
+	ready, _ := temporalCommand(t)
+	c := dial(t, ready.Address, "default")
+	var printed bytes.Buffer
+	w := worker.New(c, "orders", worker.Options{})
+	(&echo{log.New(&printed, "", 0)}).register(w)
+	require.NoError(t, w.Start())
+	run := must.Get(c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "execution-1", TaskQueue: "orders"},
+		"Order", map[string]any{"nodeIds": []string{"charge"}, "params": map[string]int{"orderId": 42}})).In(t)
+	require.NoError(t, run.Get(t.Context(), nil))
+	standalone, err := c.ExecuteActivity(t.Context(), client.StartActivityOptions{ID: "execution-2", TaskQueue: "orders",
+		ScheduleToCloseTimeout: time.Minute}, "SendMail", "ann@example.com")
+	require.NoError(t, err)
+	require.NoError(t, standalone.Get(t.Context(), nil))
+	w.Stop()
+	require.Equal(t, "execution-1 starts Order {\"orderId\":42}\nexecution-1 executes charge\n"+
+		"execution-1 completes Order\nexecution-2 executes SendMail\n", printed.String())
 }

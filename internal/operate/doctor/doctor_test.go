@@ -1,17 +1,24 @@
 package doctor
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+
+	"github.com/pgdispatch/pgdispatch/internal/codectest"
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
-	"github.com/stretchr/testify/require"
 )
 
 func TestDoctorLooksAtRetentionConservatively(t *testing.T) {
@@ -194,4 +201,109 @@ func TestDoctorFindsASignalThatIsNotDelivered(t *testing.T) {
 	found := checkSignals([]operate.Depth{{Signals: 3, OldestSignal: &old}})
 	require.Equal(t, Warning, found.Severity)
 	require.Contains(t, found.Finding, "3 undelivered, the oldest for 2")
+}
+
+func TestDoctorJudgesTheCodecServer(t *testing.T) {
+	t.Parallel()
+	server := codectest.NewServer(false)
+	t.Cleanup(server.Close)
+	check := func(endpoint, tokenFile string, fails func(codectest.Call) int) Finding {
+		server.Fail(fails)
+		found := checkCodec(t.Context(),
+			config.Config{Codec: temporal.CodecTarget{Endpoint: endpoint, TokenFile: tokenFile}}, "shop")
+		require.Len(t, found, 1)
+		require.Equal(t, "codec", found[0].Check)
+		require.Equal(t, found[0].Severity == Fine, found[0].Remedy == "")
+		return found[0]
+	}
+	require.Equal(t, ok("codec", "%s encodes and decodes", server.URL), check(server.URL, "", nil))
+
+	unauthorized := check(server.URL, "", func(codectest.Call) int { return http.StatusUnauthorized })
+	require.Equal(t, Problem, unauthorized.Severity)
+	require.Contains(t, unauthorized.Finding, server.URL+": encode: it answers 401 Unauthorized")
+	require.Contains(t, unauthorized.Remedy, "PGDISPATCH_CODEC_TOKEN_FILE")
+
+	encodesOnly := check(server.URL, "", func(call codectest.Call) int {
+		if call.Operation == "decode" {
+			return http.StatusForbidden
+		}
+		return 0
+	})
+	require.Equal(t, Warning, encodesOnly.Severity)
+	require.Contains(t, encodesOnly.Meaning, "not kept")
+
+	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = r.Write(w) }))
+	t.Cleanup(echo.Close)
+	require.Equal(t, Problem, check(echo.URL, "", nil).Severity, "it answers with a request")
+	transparent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"payloads":[{"metadata":{"encoding":"anNvbi9wbGFpbg=="},"data":"InBnZGlzcGF0Y2gi"}]}`))
+	}))
+	t.Cleanup(transparent.Close)
+	require.Contains(t, check(transparent.URL, "", nil).Finding, "returns a payload as it is")
+
+	require.Contains(t, check(server.URL, "/nowhere", nil).Finding, `PGDISPATCH_CODEC_TOKEN_FILE is "/nowhere"`)
+}
+
+// Not parallel: Temporal's own configuration comes from the process's environment.
+func TestDoctorFindsACodecServerThatOnlyTemporalsConfigurationNames(t *testing.T) {
+	t.Setenv("TEMPORAL_CODEC_ENDPOINT", "https://codec.example.com")
+	found := checkCodec(t.Context(), config.Config{}, "shop")
+	require.Len(t, found, 1)
+	require.Equal(t, Warning, found[0].Severity)
+	require.Contains(t, found[0].Finding, "https://codec.example.com")
+	t.Setenv("TEMPORAL_CODEC_ENDPOINT", "")
+	require.Empty(t, checkCodec(t.Context(), config.Config{}, "shop"))
+}
+
+func TestDoctorSaysSinceWhenAndWhyNothingIsStarted(t *testing.T) {
+	t.Parallel()
+	state := operate.ReplicaState{Codec: "0a", BreakerOpen: true, BreakerSince: new(time.Unix(0, 0)),
+		BreakerCause: "probe timed out after 3s"}
+	away := state
+	away.CodecAway, away.BreakerCause = true, "codec server http://codec: refused"
+	for want, states := range map[string][]operate.ReplicaState{
+		"Temporal accepts no workflows from any replica (probe timed out after 3s): starts are paused, and the replicas " +
+			"probe. Since 1970-01-01 00:00:00 UTC.": {state},
+		"The codec server does not answer any replica, so nothing is sent to Temporal (codec server http://codec: " +
+			"refused): starts are paused, and the replicas probe. Since 1970-01-01 00:00:00 UTC.": {away},
+		"the replicas use 2 different codec endpoints": {{Codec: "0a"}, {}},
+		"no replica reports one":                       {{Codec: "0a"}, {Codec: "0a"}},
+	} {
+		replicas := []operate.Replica{}
+		for _, s := range states {
+			replicas = append(replicas, operate.Replica{State: s})
+		}
+		require.Equal(t, want, checkOutage(replicas).Finding)
+	}
+}
+
+// describing is a Temporal that answers all descriptions of activities with err.
+type describing struct {
+	workflowservice.WorkflowServiceClient
+	err error
+}
+
+func (d describing) DescribeActivityExecution(context.Context, *workflowservice.DescribeActivityExecutionRequest,
+	...grpc.CallOption) (*workflowservice.DescribeActivityExecutionResponse, error) {
+	return nil, d.err
+}
+
+func TestDoctorSaysWhetherTemporalStartsActivitiesOrWhyItCannotTell(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]struct {
+		answer   error
+		severity Severity
+		remedy   string
+	}{
+		"Temporal 1.31.2 starts them": {serviceerror.NewNotFound("activity not found"), Fine, ""},
+		"Temporal 1.31.2 starts none": {serviceerror.NewUnimplemented("unknown method DescribeActivityExecution"), Problem,
+			"Upgrade or configure Temporal: standalone activities need Temporal 1.32 or newer"},
+		"Request unauthorized.": {serviceerror.NewPermissionDenied("Request unauthorized.", ""), Unknown,
+			"Allow the API key or certificate to describe activities."},
+	} {
+		found := checkActivities(t.Context(), describing{err: c.answer}, "shop", "1.31.2")
+		require.Contains(t, found.Finding, want)
+		require.Equal(t, c.severity, found.Severity, want)
+		require.Contains(t, found.Remedy, c.remedy, want)
+	}
 }

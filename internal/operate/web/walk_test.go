@@ -117,8 +117,8 @@ func TestAnOperatorOfOneWorkspaceActsThereAndBulkActionsStayThere(t *testing.T) 
 	m := newTenants(t)
 	theirs := m.other()
 	running := m.item(m.mine, "DISPATCHED")
-	mine := map[string]string{"workspace": m.mine, "letter": m.item(m.mine, "FAILED"), "waiting": m.item(m.mine, "PENDING"),
-		"theirs": theirs["letter"], "waits": theirs["waiting"]}
+	mine := map[string]string{"workspace": m.mine, "letter": m.item(m.mine, "FAILED"),
+		"waiting": m.item(m.mine, "PENDING"), "theirs": theirs["letter"], "waits": theirs["waiting"]}
 	pages := m.site(granted("Mine", true))
 	require.Regexp(t, "^303 ", ask(t, pages, "POST", "/ui/workspaces/{workspace}/resume?", mine))
 	require.Contains(t, ask(t, pages, "GET", "/ui/limits.json", nil), `"key":"mine key","max_concurrent":3`)

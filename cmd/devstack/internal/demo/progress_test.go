@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/process"
 )
 
@@ -58,4 +60,17 @@ func TestTheLiveViewMayBeLeftAndMayFail(t *testing.T) {
 	<-failed.Exited()
 	require.ErrorContains(t, failed.open(), "no database")
 	require.NoError(t, failed.stop(), "the exit was already reported")
+}
+
+// A browser opens the link as Go's client does: user and password become basic authentication.
+func TestTheLinkToTheWebViewHasTheTokenOfItsReplica(t *testing.T) {
+	t.Parallel()
+	const token = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	variables, link := webView("127.0.0.1:9464", token)
+	require.Equal(t, []string{"PGDISPATCH_ADMIN_ADDR=127.0.0.1:9464", "PGDISPATCH_ADMIN_TOKEN=" + token}, variables)
+	request := must.Get(http.NewRequest(http.MethodGet, link, nil)).In(t)
+	require.Equal(t, "127.0.0.1:9464", request.URL.Host)
+	require.Equal(t, "/ui/", request.URL.Path)
+	password, _ := request.URL.User.Password()
+	require.Equal(t, token, password)
 }
