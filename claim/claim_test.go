@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
-	"github.com/stretchr/testify/require"
 )
 
 func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
@@ -121,4 +123,54 @@ func TestClaimOfADatabaseWithoutTheSchemaIsAnError(t *testing.T) {
 	require.ErrorContains(t, err, "renew leases: ")
 	_, err = b.Sweep(t.Context(), 1)
 	require.ErrorContains(t, err, "sweep: ")
+}
+
+// Nothing waited when the workflow ended, so nobody was told.
+func TestANotifiedItemIsClaimedThoughTheWorkspaceSeemedFull(t *testing.T) {
+	b := newBench(t)
+	one := b.NewWorkspace("one", 1)
+	b.Insert(one, 1)
+	item := b.claim(5).Items[0]
+	b.settle(Dispatched, settlementOf(item, Dispatched))
+	b.Execute("select pgdispatch.finish($1, 'COMPLETED')", item.ExecutionID)
+
+	b.Insert(one, 1)
+	hint := sqltest.Scalar[string](b.Shop, `select format('%s:0:%s', w.wake_number,
+		(extract(epoch from now()) * 1000000)::bigint) from pgdispatch.workspaces w where w.id = $1::uuid`, one)
+	_, _, isName := parseName(hint)
+	require.True(t, isName)
+	require.Len(t, b.want(Wanted{AtMost: 5, Named: []string{hint}, Quiet: true}).Items, 1, hint)
+}
+
+func TestAnItemThatWaitedForASlotWasStartableOnlySinceThen(t *testing.T) {
+	b := newBench(t)
+	b.Execute("update pgdispatch.workspaces set max_concurrent_workflows = 1")
+	first := b.dispatched()
+	b.enqueue("run_at", "now() - interval '1 hour'")
+	b.Execute(`with without_triggers as materialized (select set_config('session_replication_role', 'replica', true))
+		update pgdispatch.workflow_execution_queue set created_at = created_at - interval '1 hour'
+		from without_triggers where status = 'PENDING'`)
+	require.Empty(t, b.claim(1).Items, "the workspace is full")
+
+	_, err := b.Finish(t.Context(), first.ExecutionID, "COMPLETED", "", "")
+	require.NoError(t, err)
+	item := b.claim(1).Items[0]
+	require.Greater(t, item.Waited, 59*time.Minute)
+	require.Less(t, item.Startable, time.Minute)
+}
+
+func TestEverythingButClaimsGoesThroughAsync(t *testing.T) {
+	b := newBench(t)
+	closed, err := pgxpool.New(t.Context(), sqltest.URL(t))
+	require.NoError(t, err)
+	closed.Close()
+	b.Async = closed
+	item := b.claimed(1)[0]
+	for _, verb := range verbs {
+		_, err := b.Settle(t.Context(), verb, []Settlement{settlementOf(item, verb)})
+		require.Error(t, err)
+	}
+	_, err = b.Heartbeat(t.Context(), []Held{{item.ID, item.Token}})
+	require.ErrorContains(t, err, "renew leases: ")
+	require.Equal(t, "CLAIMED", b.Status(item.ID))
 }

@@ -132,16 +132,6 @@ func TestAnExpiredLeaseThatIsRefusedKeepsNoOther(t *testing.T) {
 	require.Equal(t, "CLAIMED", b.Status(id))
 }
 
-// An error that affects every row is not blamed on one item.
-func TestWhatRefusesEveryClaimParksNothing(t *testing.T) {
-	b := newBench(t)
-	b.Insert(b.Shop.Shop, 5)
-	b.Execute("alter function pgdispatch.claim_rows rename to gone")
-	_, err := b.Claim(t.Context(), 5)
-	require.ErrorContains(t, err, "claim_rows")
-	require.Zero(t, sqltest.Scalar[int64](b.Shop, "select count(*) from pgdispatch.parked_items"))
-}
-
 // A definition without a namespace has that of the replica.
 func TestOnlyAnItemThatTheClaimWouldTakeIsParked(t *testing.T) {
 	b := newBench(t)

@@ -69,7 +69,6 @@ func TestAClaimThatPassesOverLockedRowsSettlesAllTheSame(t *testing.T) {
 	require.Len(t, b.settleAndClaim(started, 2).Items, 1)
 }
 
-// If the database rejects a claim, nothing is counted, and the next claim is unaffected.
 func TestAClaimThatTheDatabaseRefusesCountsNothingAndSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	for code, remedy := range map[string]string{
@@ -156,7 +155,6 @@ func TestConnectionsThatRefuseWritesAreGivenUp(t *testing.T) {
 	b.renew(items...)
 }
 
-// A statement_timeout that aborts every claim causes a named error and leaves no partial changes.
 func TestAStatementTimeoutOfTheRoleCorruptsNothing(t *testing.T) {
 	b := newBench(t)
 	b.Insert(b.Shop.Shop, 2)

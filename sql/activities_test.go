@@ -43,18 +43,15 @@ func TestADefinitionOfAnActivityHasATimeoutAndKeepsItsKind(t *testing.T) {
 	f.exec(add("kind, start_options, execution_timeout",
 		`'activity', '{"retry_policy": {"maximum_attempts": 3}, "priority": {"priority_key": 1}}', '1 hour'`))
 	a := f.activity(w)
-	require.Equal(t, "23514",
-		f.refused("update pgdispatch.workflow_definitions set execution_timeout = null where id = $1", a.definition).Code)
-	require.Equal(t, "PGD21", f.refused("update pgdispatch.workflow_definitions set kind = 'workflow' where id = $1",
-		a.definition).Code)
+	f.refusedAs("23514", "", "update pgdispatch.workflow_definitions set execution_timeout = null")
+	f.refusedAs("PGD21", "", "update pgdispatch.workflow_definitions set kind = 'workflow' where id = $1", a.definition)
 }
 
 // An item's own options are those of its definition's kind, whatever else its definition asks for.
 func TestStartOptionsOfAnItemAreThoseOfItsKind(t *testing.T) {
 	f, w := openFor(t, "PRO")
 	a := f.activity(w)
-	insert := `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, start_options)
-		values ($1, $2, $3::jsonb) returning id`
+	insert := insertWith("start_options")
 	enqueue := "select id from pgdispatch.enqueue($1, $2, '{}', 'key', start_options => $3::jsonb)"
 	for _, of := range []struct {
 		tenant
@@ -71,8 +68,8 @@ func TestStartOptionsOfAnItemAreThoseOfItsKind(t *testing.T) {
 	}
 	id := one[int64](f, insert, a.workspace, a.definition,
 		`{"heartbeat_timeout": "1s", "search_attributes": {"City": "Oslo"}}`)
-	require.Equal(t, "PGD11", f.refused(`update pgdispatch.workflow_execution_queue
-		set start_options = '{"memo": {}}' where id = $1`, id).Code)
+	f.refusedAs("PGD11", "", `update pgdispatch.workflow_execution_queue
+		set start_options = '{"memo": {}}' where id = $1`, id)
 	f.exec(`update pgdispatch.workflow_execution_queue set start_options = '{"heartbeat_timeout": "2s"}'
 		where id = $1`, id)
 }
@@ -96,8 +93,8 @@ func TestAClaimTellsTheKindAndTheExecutionKeepsIt(t *testing.T) {
 	b := f.claim(5)
 	require.Equal(t, ids, b.ids())
 	kinds := func(b batch) (kinds []string) {
-		for _, item := range b.items {
-			kinds = append(kinds, item.Kind)
+		for _, item := range b.Items {
+			kinds = append(kinds, string(item.Kind))
 		}
 		return kinds
 	}
@@ -118,7 +115,7 @@ func TestOnlyActivitiesWaitWhileTemporalStartsNone(t *testing.T) {
 	none := map[string]int{"default activities": 0}
 	b := f.claimAround(20, none)
 	require.ElementsMatch(t, given, b.ids())
-	require.Empty(t, f.claimAround(20, none).items)
+	require.Empty(t, f.claimAround(20, none).Items)
 	require.ElementsMatch(t, waiting, f.claimAround(20, map[string]int{"default": 0}).ids(), "nor do they need workflows")
 	require.Equal(t, 1,
 		one[int](f, "select max(attempt_count) from pgdispatch.workflow_execution_queue where id = any ($1)", waiting))

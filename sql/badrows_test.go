@@ -148,10 +148,10 @@ func TestEnqueueKeepsWhatIsOddButLegal(t *testing.T) {
 		f.exec(r.statement(w, other))
 	}
 	claimed := f.claim(len(legal) + 1)
-	require.Len(t, claimed.items, len(legal), "one batch reads all of them")
+	require.Len(t, claimed.Items, len(legal), "one batch reads all of them")
 	params := []string{}
-	for _, item := range claimed.items {
-		params = append(params, *item.Params)
+	for _, item := range claimed.Items {
+		params = append(params, string(item.Params))
 	}
 	require.Contains(t, params, `{"a": 1`+strings.Repeat("0", 400)+`}`, "every digit is kept")
 	require.Contains(t, params, `{"a": 2}`, "the last of two equal keys wins")
@@ -165,44 +165,40 @@ func TestAForcedIDIsALimitThatIsKnown(t *testing.T) {
 		overriding system value values (-1, $1, $2)`
 	f.exec(forced, w.workspace, w.definition)
 	f.item(w)
-	require.Equal(t, "23505", f.refused(forced, w.workspace, w.definition).Code)
+	f.refusedAs("23505", "", forced, w.workspace, w.definition)
 	require.EqualValues(t, -1, f.claim(2).ids()[0])
 }
 
-// An application may choose the execution's ID, but not one that exists.
 func TestAnExecutionIDIsTakenOnce(t *testing.T) {
 	f, a, b := openForTwo(t, "FREE", "FREE")
 	const chosen = `insert into pgdispatch.workflow_execution_queue (execution_id, workspace_id, workflow_definition_id)
 		values ('` + nobody + `', $1, $2)`
 	f.exec(chosen, a.workspace, a.definition)
-	require.Equal(t, "23505", f.refused(chosen, b.workspace, b.definition).Code)
+	f.refusedAs("23505", "", chosen, b.workspace, b.definition)
 }
 
 func TestConfigurationRefusesWhatCouldNotBeStarted(t *testing.T) {
 	f, w := openFor(t, "FREE")
+	const definition = "workspace_id, name, workflow_type, task_queue"
 	for _, row := range []struct{ table, columns, values, code string }{
 		{"workspaces", "name", "''", "23514"},
 		{"workspaces", "name", "repeat('x', 201)", "23514"},
 		{"workspaces", "name", `E'a\nb'`, "23514"},
 		{"workspaces", "name", `E'\x1b[2J'`, "23514"},
-		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, E'a\rb', 'b', 'q'`, "23514"},
+		{"workflow_definitions", definition, `@workspace, E'a\rb', 'b', 'q'`, "23514"},
 		{"workspaces", "name, plan", "'a', 'GOLD'", "23503"},
 		{"workspaces", "name, max_concurrent_workflows", "'a', -1", "23514"},
 		{"workspaces", "name, max_concurrent_workflows", "'a', 100001", "23514"},
 		{"workspace_tiers", "plan, max_concurrent_workflows", "'gold', 1", "23514"},
 		{"workspace_tiers", "plan, max_concurrent_workflows", `E'GOLD\n', 1`, "23514"},
 		{"workspace_tiers", "plan, max_concurrent_workflows", "'GOLD', null", "23502"},
-		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'a', E'a\nb', 'q'`, "23514"},
-		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'a', 'b', E'\x1b[2J'`,
-			"23514"},
-		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'a', '', 'q'`, "23514"},
-		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'a', repeat('é', 501), 'q'`,
-			"23514"},
-		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue", `@workspace, 'report', 'b', 'q'`, "23505"},
-		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue, max_attempts",
-			`@workspace, 'a', 'b', 'q', 0`, "23514"},
-		{"workflow_definitions", "workspace_id, name, workflow_type, task_queue, execution_timeout",
-			`@workspace, 'a', 'b', 'q', '-1 day'`, "23514"},
+		{"workflow_definitions", definition, `@workspace, 'a', E'a\nb', 'q'`, "23514"},
+		{"workflow_definitions", definition, `@workspace, 'a', 'b', E'\x1b[2J'`, "23514"},
+		{"workflow_definitions", definition, `@workspace, 'a', '', 'q'`, "23514"},
+		{"workflow_definitions", definition, `@workspace, 'a', repeat('é', 501), 'q'`, "23514"},
+		{"workflow_definitions", definition, `@workspace, 'report', 'b', 'q'`, "23505"},
+		{"workflow_definitions", definition + ", max_attempts", `@workspace, 'a', 'b', 'q', 0`, "23514"},
+		{"workflow_definitions", definition + ", execution_timeout", `@workspace, 'a', 'b', 'q', '-1 day'`, "23514"},
 		{"workflow_definition_versions", "workflow_definition_id, version, graph", `@definition, 0, '{"nodes": []}'`,
 			"23514"},
 		{"workflow_definition_versions", "workflow_definition_id, version, graph", `@definition, 1, '{"nodes": []}'`,
@@ -289,8 +285,7 @@ var grammar = []struct {
 
 func TestRandomRowsAreRefusedOrRun(t *testing.T) {
 	f, w, other := openForTwo(t, "ENTERPRISE", "FREE")
-	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 1000")
-	f.maxClaims(1000)
+	f.unlimited()
 	random := rand.New(rand.NewPCG(20260814, 7))
 	accepted := []int64{}
 	known := []string{"22", "23502", "23505", "54001", "PGD"}
@@ -313,7 +308,7 @@ func TestRandomRowsAreRefusedOrRun(t *testing.T) {
 
 	f.exec("update pgdispatch.workflow_execution_queue set run_at = now() where run_at > now()")
 	claimed := []int64{}
-	for b := f.claim(16); len(b.items) > 0; b = f.claim(16) {
+	for b := f.claim(16); len(b.Items) > 0; b = f.claim(16) {
 		require.ElementsMatch(t, b.ids(), f.dispatched(b))
 		claimed = append(claimed, b.ids()...)
 	}

@@ -210,7 +210,7 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 		"a failure":       {do: func(s scene) { s.fail(s.claimed, "boom") }},
 		"a retry":         {do: func(s scene) { s.retry(s.claimed, "boom") }},
 		"a deleted holder": {do: func(s scene) {
-			s.exec("delete from pgdispatch.workflow_execution_queue where id = $1", s.running.ids()[0])
+			s.remove(s.running.ids()[0])
 		}},
 		"a priority":              {do: func(s scene) { s.set("priority = 5", s.waiting) }},
 		"a time":                  {do: func(s scene) { s.set("run_at = now()", s.waiting) }},
@@ -221,7 +221,7 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 		"a rate":                  {do: func(s scene) { s.rate(s.w, 5) }},
 		"a burst":                 {do: func(s scene) { s.setBurst(s.w, 9) }},
 		"a deleted workspace": {do: func(s scene) {
-			s.exec("delete from pgdispatch.workspaces where id = $1", s.w.workspace)
+			s.leave(s.w)
 		}},
 		"a plan's limit": {all: true, do: func(s scene) {
 			s.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 9")
@@ -235,12 +235,12 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 		f.item(f.tenant("PRO"))
 		f.items(w, 2)
 		running := f.claim(1)
-		for *running.items[0].WorkspaceID != w.workspace {
+		for running.Items[0].WorkspaceID != w.workspace {
 			running = f.claim(1)
 		}
 		f.dispatched(running)
 		claimed := f.claim(1)
-		for *claimed.items[0].WorkspaceID != w.workspace {
+		for claimed.Items[0].WorkspaceID != w.workspace {
 			claimed = f.claim(1)
 		}
 		waiting := f.at(w, 0, time.Hour)
@@ -259,9 +259,7 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 // cluster.
 func (f fixture) hidden(w tenant, n int, xid string) (ids []int64) {
 	f.untriggered(func(in fixture) {
-		ids = all[int64](in, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id,
-			enqueue_xid)
-			select $1, $2, $4::text::xid8 from generate_series(1, $3::int) returning id`, w.workspace, w.definition, n, xid)
+		ids = in.insert(w, n, "enqueue_xid", "$4::text::xid8", xid)
 	})
 	return ids
 }
@@ -272,11 +270,11 @@ func TestAMemoryThatMayHaveMissedSomethingReadsEverythingAnew(t *testing.T) {
 	f.items(w, 1)
 	f.claim(1)
 	ids := f.hidden(w, 2, "3")
-	require.Empty(t, f.claim(5).items)
+	require.Empty(t, f.claim(5).Items)
 	f.exec("select pg_current_xact_id()")
 	f.exec("update pgdispatch.mark_trim set trimmed_to = pg_snapshot_xmax(pg_current_snapshot())::text::xid8")
 	require.Equal(t, ids, f.claim(5).ids(), "marks that it had not read were deleted")
-	require.Empty(t, f.claim(5).items)
+	require.Empty(t, f.claim(5).Items)
 
 	f = openAlone(t)
 	gap := func(seen string) bool {

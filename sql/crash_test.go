@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,20 +21,17 @@ import (
 type crashing struct {
 	fixture
 	cluster *sqltest.Cluster
-	url     string
 }
 
-func openCrashing(t testing.TB) crashing {
-	cluster, url := sqltest.Private(t)
-	f := fixture{t: t, pool: sqltest.Pool(t, url), replicas: &sync.Map{}}
-	f.db = f.pool
-	return crashing{f, cluster, url}
+func openCrashing(t *testing.T) crashing {
+	cluster, f := ownCluster(t)
+	return crashing{f, cluster}
 }
 
 // quietly runs what a replica does on a connection whose commits are asynchronous, while nothing else commits, and then
 // crashes the server. more are further settings of the connection.
 func (c crashing) quietly(act func(replica fixture), more ...string) {
-	config := must(pgxpool.ParseConfig(c.url)).in(c.t)
+	config := must(pgxpool.ParseConfig(c.cluster.URL("postgres"))).in(c.t)
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
 	for n := 0; n < len(more); n += 2 {
 		config.ConnConfig.RuntimeParams[more[n]] = more[n+1]

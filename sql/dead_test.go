@@ -36,13 +36,13 @@ func (f fixture) discard(id int64) bool {
 
 // fail fails a batch permanently.
 func (f fixture) fail(b batch, reason string) []int64 {
-	return all[int64](f, sql.Text("fail"), b.ids(), b.tokens(), repeated(len(b.items), reason))
+	return all[int64](f, sql.Text("fail"), b.ids(), b.tokens(), repeated(len(b.Items), reason))
 }
 
 // retry counts a failure for each item of a batch; they are due again immediately.
 func (f fixture) retry(b batch, reason string) []int64 {
-	return all[int64](f, sql.Text("retry"), b.ids(), b.tokens(), repeated(len(b.items), reason),
-		repeated(len(b.items), time.Duration(0)), repeated(len(b.items), false))
+	return all[int64](f, sql.Text("retry"), b.ids(), b.tokens(), repeated(len(b.Items), reason),
+		repeated(len(b.Items), time.Duration(0)), repeated(len(b.Items), false))
 }
 
 // dead enqueues n items and fails them.
@@ -56,9 +56,9 @@ func (f fixture) dead(w tenant, n int) []int64 {
 func (f fixture) killed(n int) {
 	for n > 0 {
 		b := f.claim(n)
-		require.NotEmpty(f.t, b.items, "a claim must find the items to fail")
-		require.Len(f.t, f.fail(b, "it broke"), len(b.items))
-		n -= len(b.items)
+		require.NotEmpty(f.t, b.Items, "a claim must find the items to fail")
+		require.Len(f.t, f.fail(b, "it broke"), len(b.Items))
+		n -= len(b.Items)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestADeadLetterIsReplayedOnce(t *testing.T) {
 			require.Equal(t, f.execution(again), *r.ExecutionID)
 		}
 	}
-	require.Equal(t, 2, one[int](f, "select count(*) from pgdispatch.workflow_execution_queue"))
+	require.Equal(t, 2, f.count("workflow_execution_queue"))
 }
 
 func TestAReplayThatFailedIsReplayedInItsTurn(t *testing.T) {
@@ -181,7 +181,7 @@ func TestABulkReplayLeavesOutWhatIsNotOpenOrHasLostItsDefinition(t *testing.T) {
 	ids = append(ids, f.item(w), 999)
 	f.replayed(ids[0])
 	f.discard(ids[1])
-	f.exec("delete from pgdispatch.workspaces where id = $1", gone.workspace)
+	f.leave(gone)
 	require.ElementsMatch(t, []int64{ids[2], ids[3]},
 		all[int64](f, "select item_id from pgdispatch.replay_items($1, 'me')", ids))
 	require.Empty(t, all[int64](f, "select item_id from pgdispatch.replay_items($1, 'me')", ids))
@@ -215,7 +215,7 @@ func TestTwoReplaysAtOnceMakeOneItem(t *testing.T) {
 	}, 10*time.Second, time.Millisecond, "the second waits for the first")
 	require.NoError(t, tx.Commit(t.Context()))
 	require.Equal(t, fmt.Sprintf("%d f<nil>", again), <-answers)
-	require.Equal(t, 2, one[int](f, "select count(*) from pgdispatch.workflow_execution_queue"))
+	require.Equal(t, 2, f.count("workflow_execution_queue"))
 }
 
 func TestAnOpenReplayIsInNobodysWay(t *testing.T) {
@@ -268,7 +268,7 @@ func TestAReplayDeletedBeforeItsEndLeavesTheDeadLetterOpen(t *testing.T) {
 	ids := f.dead(f.tenant("PRO"), 2)
 	waiting, failed := f.replayed(ids[0]), f.replayed(ids[1])
 	f.fail(f.claim(2), "it broke again")
-	f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", failed)
+	f.remove(failed)
 	require.NotContains(t, f.listed(), ids[1], "its operator has handled it")
 	r := f.replay(ids[1])
 	require.False(t, r.Replayed)
@@ -276,7 +276,7 @@ func TestAReplayDeletedBeforeItsEndLeavesTheDeadLetterOpen(t *testing.T) {
 	require.Nil(t, r.ExecutionID, "it was deleted")
 
 	again := f.replayed(waiting)
-	f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", again)
+	f.remove(again)
 	require.Equal(t, []int64{waiting}, f.listed())
 }
 

@@ -10,8 +10,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-const insertParams = `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
-	values ($1, $2, $3) returning id`
+var insertParams = insertWith("params")
 
 // like makes the tenant's definition one without a version, with these columns.
 func (f fixture) like(w tenant, columns string) {
@@ -53,12 +52,12 @@ func TestParamsMustHaveTheFormThatTheInputNeeds(t *testing.T) {
 			}
 			f.exec(insertParams, w.workspace, w.definition, c.params)
 			f.exec(enqueue, w.workspace, w.definition, c.params)
-			for _, item := range f.claim(10).items {
-				require.JSONEq(t, c.params, *item.Params)
-				require.Equal(t, c.input, item.Input)
-				require.Nil(t, item.Problem)
+			for _, item := range f.claim(10).Items {
+				require.JSONEq(t, c.params, string(item.Params))
+				require.Equal(t, c.input, string(item.Input))
+				require.Empty(t, item.Problem)
 				require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.workflow_executions where id = $1::text::uuid",
-					*item.ExecutionID), "a start may be sent")
+					item.ExecutionID), "a start may be sent")
 			}
 		})
 	}
@@ -97,10 +96,9 @@ func TestItemsHaveTheLimitKeyOfTheirDefinition(t *testing.T) {
 	}, func(t *testing.T, c inserted) {
 		f, w := openFor(t, "FREE")
 		f.exec("update pgdispatch.workflow_definitions set "+c.columns+" where id = $1", w.definition)
-		f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params, limit_key)
-			values ($1, $2, $3, nullif($4, ''))`, w.workspace, w.definition, c.params, c.limitKey)
+		f.insert(w, 1, "params, limit_key", "$4::jsonb, nullif($5, '')", c.params, c.limitKey)
 		require.Equal(t, c.want, one[string](f, "select coalesce(limit_key, '') from pgdispatch.workflow_execution_queue"))
-		require.Len(t, f.claim(10).items, 1, "the replica's memory finds it under its key")
+		require.Len(t, f.claim(10).Items, 1, "the replica's memory finds it under its key")
 	})
 }
 
@@ -109,7 +107,7 @@ func TestALimitOfADefinitionsKeyHoldsForItsItems(t *testing.T) {
 	f.exec("update pgdispatch.workflow_definitions set limit_key = 'smtp' where id = $1", w.definition)
 	f.exec("insert into pgdispatch.limits (key, max_concurrent) values ('smtp', 3)")
 	f.items(w, 10)
-	require.Len(t, f.claimAll(10).items, 3)
+	require.Len(t, f.claimAll(10).Items, 3)
 }
 
 func TestALimitKeyOfParamsThatIsNoneIsRefused(t *testing.T) {
@@ -141,10 +139,10 @@ func TestEnqueueNamedTakesTheNamesOfWorkspaceAndDefinition(t *testing.T) {
 	f, w := openFor(t, "FREE")
 	const named = "select execution_id::text from pgdispatch.enqueue_named('tenant on FREE', 'report', '{\"a\": 1}')"
 	execution := one[string](f, named)
-	item := f.claim(1).items[0]
-	require.Equal(t, execution, *item.ExecutionID)
-	require.Equal(t, w.workspace, *item.WorkspaceID)
-	require.JSONEq(t, `{"a": 1}`, *item.Params)
+	item := f.claim(1).Items[0]
+	require.Equal(t, execution, item.ExecutionID)
+	require.Equal(t, w.workspace, item.WorkspaceID)
+	require.JSONEq(t, `{"a": 1}`, string(item.Params))
 
 	const all = `select action from pgdispatch.enqueue_named('tenant on FREE', 'report', '{}', key => 'k',
 		on_conflict => 'debounce', quiet => '1 min', at_most => '2 min', priority => 7, start_options => '{"memo": {}}',

@@ -134,11 +134,11 @@ func TestAnOpenEnqueueBlocksNobody(t *testing.T) {
 	other.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 3 where plan = 'PRO'")
 	other.exec("update pgdispatch.workflow_definitions set max_attempts = 5 where id = $1", w.definition)
 	b := other.claim(10)
-	require.Len(t, b.items, 2)
+	require.Len(t, b.Items, 2)
 	require.Contains(t, b.ids(), waiting)
 	other.dispatched(b)
 	require.True(t, other.finish(waiting, "COMPLETED"))
-	other.exec("delete from pgdispatch.workspaces where id = $1", w.workspace)
+	other.leave(w)
 }
 
 func TestAnOpenEnqueueLocksNoRowThatOthersHave(t *testing.T) {
@@ -186,8 +186,8 @@ func TestAnOpenClaimBlocksNoApplication(t *testing.T) {
 	f.items(w, 3)
 	running := f.claim(1)
 	f.dispatched(running)
-	claimer, _ := f.begin()
-	require.Len(t, claimer.claimBy("another", 1).items, 1)
+	claimer, tx := f.begin()
+	require.Len(t, claimer.claimBy("another", 1).Items, 1)
 
 	application := f.impatient()
 	id := application.item(w)
@@ -196,20 +196,9 @@ func TestAnOpenClaimBlocksNoApplication(t *testing.T) {
 	application.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 30 where plan = 'ENTERPRISE'")
 	application.exec("update pgdispatch.settings set max_claims = 10")
 	require.True(t, application.finish(running.ids()[0], "COMPLETED"), "a workflow's end does not wait")
-
-	// Claims are serialized.
-	application.refusedAs("55P03", "",
-		"do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode nowait; end $$")
-}
-
-func TestOneClaimAtATimeDecides(t *testing.T) {
-	f := open(t)
-	f.items(f.tenant("PRO"), 3)
-	claimer, tx := f.begin()
-	claimer.claimBy("another", 1)
 	locks := all[string](f, `select mode from pg_locks where relation = 'pgdispatch.claim_lock'::regclass and granted
 		and database = (select oid from pg_database where datname = current_database())`)
-	require.Equal(t, []string{"ShareRowExclusiveLock"}, locks)
+	require.Equal(t, []string{"ShareRowExclusiveLock"}, locks, "one claim at a time decides")
 	require.NoError(t, tx.Rollback(t.Context()))
-	require.Len(t, f.claim(10).items, 3, "a rolled-back claim has taken nothing")
+	require.Len(t, f.claim(10).Items, 2, "a rolled-back claim has taken nothing")
 }

@@ -1,7 +1,6 @@
 package sql_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -10,48 +9,21 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-// claimRow is an item as returned by a claim; nil fields are absent.
-type claimRow struct {
-	ID                          *int64
-	LeaseToken                  *int64
-	ExecutionID                 *string
-	WorkspaceID                 *string
-	WorkflowDefinitionID        *string
-	WorkflowDefinitionVersionID *string
-	Namespace                   *string
-	WorkflowType, TaskQueue     *string
-	Input, Kind                 string
-	ExecutionTimeout            *time.Duration
-	NodeIDs                     *string
-	Params, Traceparent         *string
-	AttemptCount, FailureCount  *int
-	MaxAttempts                 *int
-	Unanswered                  *bool `db:"outcome_unknown"`
-	UnansweredFor               *time.Duration
-	Problem                     *string
-	Waited                      *time.Duration
-}
-
-type batch struct {
-	items                []claimRow
-	more, capped, paused bool
-	lookAgainIn          *time.Duration
-	unannounced          int
-	atCapacity           string // a JSON array; "": none
-}
+// batch is the answer of a claim.
+type batch struct{ claim.Batch }
 
 func (b batch) ids() []int64 {
 	ids := []int64{}
-	for _, item := range b.items {
-		ids = append(ids, *item.ID)
+	for _, item := range b.Items {
+		ids = append(ids, item.ID)
 	}
 	return ids
 }
 
 func (b batch) tokens() []int64 {
 	tokens := []int64{}
-	for _, item := range b.items {
-		tokens = append(tokens, *item.LeaseToken)
+	for _, item := range b.Items {
+		tokens = append(tokens, item.Token)
 	}
 	return tokens
 }
@@ -75,44 +47,7 @@ func (f fixture) tryClaimAround(owner string, atMost int, limits map[string]int)
 			and claimed_by = $1 and status = 'CLAIMED' and lease_expires_at > clock_timestamp()`, owner)
 	answer, _, err := r.store.SettleAndClaim(f.t.Context(), nil,
 		claim.Wanted{AtMost: atMost, Holding: holding, Look: true, Quiet: true, Namespaces: limits})
-	if err != nil {
-		return batch{}, err
-	}
-	b := batch{more: answer.More, capped: answer.Capped, paused: answer.Paused, unannounced: answer.Unannounced}
-	if answer.LookAgainIn >= 0 {
-		b.lookAgainIn = &answer.LookAgainIn
-	}
-	if len(answer.AtCapacity) > 0 {
-		full := must(json.Marshal(answer.AtCapacity)).in(f.t)
-		b.atCapacity = string(full)
-	}
-	for _, item := range answer.Items {
-		b.items = append(b.items, rowOf(item))
-	}
-	return b, nil
-}
-
-func rowOf(i claim.Item) claimRow {
-	nodes, params := string(i.NodeIDs), string(i.Params)
-	return claimRow{
-		ID: &i.ID, LeaseToken: &i.Token, ExecutionID: &i.ExecutionID, WorkspaceID: &i.WorkspaceID,
-		WorkflowDefinitionID: &i.WorkflowDefinitionID, WorkflowDefinitionVersionID: some(i.WorkflowDefinitionVersionID),
-		Namespace: some(i.Namespace), WorkflowType: some(i.WorkflowType), TaskQueue: some(i.TaskQueue),
-		Input: string(i.Input), Kind: string(i.Kind), ExecutionTimeout: some(i.ExecutionTimeout),
-		NodeIDs: some(nodes), Params: &params, Traceparent: some(i.Traceparent),
-		AttemptCount: &i.AttemptCount, FailureCount: &i.FailureCount, MaxAttempts: some(i.MaxAttempts),
-		Unanswered: &i.Unanswered, UnansweredFor: &i.UnansweredFor, Problem: some(string(i.Problem)),
-		Waited: &i.Waited,
-	}
-}
-
-// some returns a pointer to a value, or nil for the zero value.
-func some[T comparable](value T) *T {
-	var zero T
-	if value == zero {
-		return nil
-	}
-	return &value
+	return batch{answer}, err
 }
 
 // forget clears the memory of all replicas, as after a restart.
@@ -146,9 +81,9 @@ func (f fixture) claimAll(atMost int) batch { return f.claimAllAround(atMost, ni
 
 func (f fixture) claimAllAround(atMost int, limits map[string]int) (all batch) {
 	for range 100 {
-		b := must(f.tryClaimAround("replica-1", atMost-len(all.items), limits)).in(f.t)
-		b.items = append(all.items, b.items...)
-		if all = b; len(all.items) >= atMost || !b.more || b.capped {
+		b := must(f.tryClaimAround("replica-1", atMost-len(all.Items), limits)).in(f.t)
+		b.Items = append(all.Items, b.Items...)
+		if all = b; len(all.Items) >= atMost || !b.More || b.Capped {
 			return all
 		}
 	}
@@ -172,7 +107,7 @@ func repeated[T any](n int, value T) []T {
 
 // dispatched settles a batch as dispatched. It returns the IDs that changed state.
 func (f fixture) dispatched(b batch) []int64 {
-	return all[int64](f, sql.Text("dispatched"), b.ids(), b.tokens(), repeated(len(b.items), "run"), "replica-1")
+	return all[int64](f, sql.Text("dispatched"), b.ids(), b.tokens(), repeated(len(b.Items), "run"), "replica-1")
 }
 
 // heartbeat renews a batch. It returns the IDs of the leases that are kept.
@@ -191,8 +126,8 @@ func (f fixture) oneRunning() int64 {
 
 // release releases a batch; unknown: a start was sent and not answered.
 func (f fixture) release(b batch, unknown bool) []int64 {
-	return all[int64](f, sql.Text("release"), b.ids(), b.tokens(), repeated(len(b.items), ""),
-		repeated(len(b.items), time.Duration(0)), repeated(len(b.items), unknown))
+	return all[int64](f, sql.Text("release"), b.ids(), b.tokens(), repeated(len(b.Items), ""),
+		repeated(len(b.Items), time.Duration(0)), repeated(len(b.Items), unknown))
 }
 
 func (f fixture) finish(id int64, outcome string) bool {

@@ -160,6 +160,27 @@ func (f fixture) setWorkspace(w tenant, to string) {
 	f.exec("update pgdispatch.workspaces set "+to+" where id = $1", w.workspace)
 }
 
+// remove deletes items.
+func (f fixture) remove(ids ...int64) {
+	f.exec("delete from pgdispatch.workflow_execution_queue where id = any ($1)", ids)
+}
+
+// leave deletes a tenant's workspace.
+func (f fixture) leave(w tenant) {
+	f.exec("delete from pgdispatch.workspaces where id = $1", w.workspace)
+}
+
+// unlimited lets all workspaces that there are hold any number of items, and so all replicas together.
+func (f fixture) unlimited() {
+	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")
+	f.maxClaims(100000)
+}
+
+// count returns the number of rows of a table, or those for which a condition holds: "signals where tries = 1".
+func (f fixture) count(rows string, args ...any) int {
+	return one[int](f, "select count(*) from pgdispatch."+rows, args...)
+}
+
 // lock locks items until the test ends, or the transaction that it returns.
 func (f fixture) lock(ids ...int64) pgx.Tx {
 	holder, tx := f.begin()
@@ -240,6 +261,12 @@ func (f fixture) version(definition string, number int, graph string) string {
 const insertItem = `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
 	values ($1, $2)`
 
+// insertWith inserts an item with a further column.
+func insertWith(column string) string {
+	return "insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, " + column +
+		") values ($1, $2, $3) returning id"
+}
+
 // item enqueues one item and returns its ID.
 func (f fixture) item(w tenant) int64 {
 	return one[int64](f, insertItem+" returning id", w.workspace, w.definition)
@@ -247,21 +274,27 @@ func (f fixture) item(w tenant) int64 {
 
 // items enqueues n items in one statement and returns their IDs in order.
 func (f fixture) items(w tenant, n int) []int64 {
-	return all[int64](f, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
-		select $1, $2 from generate_series(1, $3::int) returning id`, w.workspace, w.definition, n)
+	return f.insert(w, n, "priority", "0")
+}
+
+// insert enqueues items in one statement and returns their IDs in order. Further columns have SQL expressions, in which
+// n counts the items.
+func (f fixture) insert(w tenant, items int, columns, values string, args ...any) []int64 {
+	return all[int64](f, `insert into pgdispatch.workflow_execution_queue
+			(workspace_id, workflow_definition_id, `+columns+`)
+		select $1, $2, `+values+` from generate_series(1, $3::int) n returning id`,
+		append([]any{w.workspace, w.definition, items}, args...)...)
 }
 
 // at enqueues an item with a priority that is due after the given time (negative: since then).
 func (f fixture) at(w tenant, priority int, due time.Duration) int64 {
-	return one[int64](f, `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority,
-		run_at)
-		values ($1, $2, $3, now() + $4::interval) returning id`, w.workspace, w.definition, priority, due)
+	return f.insert(w, 1, "priority, run_at", "$4::integer, now() + $5::interval", priority, due)[0]
 }
 
 func (f fixture) status(id int64) string {
-	return one[string](f, "select status from pgdispatch.workflow_execution_queue where id = $1", id)
+	return column[string](f, id, "status")
 }
 
 func (f fixture) execution(id int64) string {
-	return one[string](f, "select execution_id::text from pgdispatch.workflow_execution_queue where id = $1", id)
+	return column[string](f, id, "execution_id::text")
 }

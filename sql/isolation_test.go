@@ -2,12 +2,16 @@ package sql_test
 
 import (
 	"context"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/goldentest"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -39,8 +43,6 @@ var trespasses = map[string]struct{ call, own, other string }{
 	// for its transaction's own item only
 }
 
-// Whatever a login sets, it reaches no item of another workspace: not through the table or the view, nor through any
-// function that runs as the owner.
 func TestALoginReachesOnlyItsWorkspacesWhateverItSets(t *testing.T) {
 	f, mine, other := openForTwo(t, "PRO", "PRO")
 	f.exec("update pgdispatch.workspaces set name = id::text")
@@ -156,16 +158,20 @@ func TestIsolationKeepsKeysToTheirWorkspace(t *testing.T) {
 	require.False(t, one[bool](app, "select pgdispatch.take_key($1, 'a', null, false)", theirs.ExecutionID))
 	require.False(t, one[bool](app, `select pgdispatch.replace_waiting($1, '{}', 1, null, null, null, null, null, null)`,
 		theirs.ExecutionID), "even who knows its ID")
-	app.exec("savepoint start")
-	for _, arguments := range []string{"", "key => 'a'", "key => 'b'", "key => 'a', on_conflict => 'replace'"} {
-		_, err := app.tryEnqueue(other, "{}", arguments)
-		require.Equal(t, "42501", f.pgError(err).Code, arguments)
-		app.exec("rollback to start")
-	}
+	app.mayNotEnqueue(other)
 	require.Equal(t, 1, f.order(theirs.ID))
 }
 
-// The application's own policies hold as for a plain insert, whatever the session says.
+// mayNotEnqueue fails unless each way to enqueue in the tenant's workspace is denied.
+func (f fixture) mayNotEnqueue(w tenant) {
+	f.exec("savepoint start")
+	for _, arguments := range []string{"", "key => 'a'", "key => 'b'", "key => 'a', on_conflict => 'replace'"} {
+		_, err := f.tryEnqueue(w, "{}", arguments)
+		require.Equal(f.t, denied, f.pgError(err).Code, arguments)
+		f.exec("rollback to start")
+	}
+}
+
 func TestEnqueueObeysPoliciesOfTheApplication(t *testing.T) {
 	f, mine, other := openForTwo(t, "PRO", "PRO")
 	theirs := f.enqueue(other, 1, "key => 'a'")
@@ -174,28 +180,9 @@ func TestEnqueueObeysPoliciesOfTheApplication(t *testing.T) {
 		using (workspace_id = '` + mine.workspace + `')`)
 	in, _ := app.beginOn()
 	in.exec("select set_config('pgdispatch.workspace_id', $1, true)", other.workspace)
-	in.exec("savepoint start")
-	for _, arguments := range []string{"key => 'a'", "key => 'b'", "key => 'a', on_conflict => 'replace'"} {
-		_, err := in.tryEnqueue(other, "{}", arguments)
-		require.Error(t, err, arguments)
-		require.Equal(t, "42501", f.pgError(err).Code, arguments)
-		in.exec("rollback to start")
-	}
+	in.mayNotEnqueue(other)
 	require.Equal(t, 1, f.order(theirs.ID))
 	require.Equal(t, theirs.ID, one[int64](f, "select item_id from pgdispatch.enqueue_keys"))
-}
-
-func TestAKeyGoesWithItsLastItem(t *testing.T) {
-	f, w := openFor(t, "PRO")
-	f.keep(time.Hour, nil)
-	first := f.enqueue(w, 1, "key => 'a'")
-	f.dispatched(f.claim(1))
-	f.finish(first.ID, "COMPLETED")
-	second := f.enqueue(w, 2, "key => 'b'")
-	f.age(2*time.Hour, first.ID)
-	f.exec(sql.Text("delete_finished"), 100)
-	require.Equal(t, []int64{second.ID}, f.kept())
-	require.Equal(t, []string{"b"}, all[string](f, "select key from pgdispatch.enqueue_keys"))
 }
 
 func TestAReplayHoldsTheKeyOfItsDeadLetter(t *testing.T) {
@@ -210,5 +197,128 @@ func TestAReplayHoldsTheKeyOfItsDeadLetter(t *testing.T) {
 	require.Equal(t, "inserted", f.enqueue(w, 3, "key => 'a'").Action)
 	one[int64](f, "select id from pgdispatch.replay($1)", f.execution(replay))
 	require.Equal(t, "skipped", f.enqueue(w, 4, "key => 'a'").Action)
-	require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.enqueue_keys"))
+	require.Equal(t, 1, f.count("enqueue_keys"))
+}
+
+var roles = []string{"owner", "dispatcher", "enqueuer", "operator", "reader"}
+
+// objects lists all objects that privileges are granted on.
+const objects = `
+select 'schema pgdispatch'
+union all
+select case c.relkind when 'S' then 'sequence' when 'v' then 'view' else 'table' end || ' ' || c.relname
+from pg_class c where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p', 'v', 'm', 'S')
+union all
+select 'function ' || p.proname from pg_proc p where p.pronamespace = 'pgdispatch'::regnamespace
+order by 1`
+
+// privileges lists a role's privileges, one line per object, checking every privilege that exists. $1: the role.
+const privileges = `
+with held (object, privilege) as (
+    select 'schema pgdispatch', k from unnest('{CREATE,USAGE}'::text[]) k
+    	where has_schema_privilege($1, 'pgdispatch', k)
+    union all
+    select case c.relkind when 'v' then 'view ' else 'table ' end || c.relname, k
+    from pg_class c, unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE,REFERENCES,TRIGGER}'::text[]) k
+    where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p', 'v', 'm')
+    	and has_table_privilege($1, c.oid, k)
+    union all
+    select case c.relkind when 'v' then 'view ' else 'table ' end || c.relname, k || ' (' || string_agg(a.attname, ', '
+    	order by a.attnum) || ')'
+    from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
+    	and not a.attisdropped, unnest('{SELECT,INSERT,UPDATE,REFERENCES}'::text[]) k
+    where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind in ('r', 'p', 'v', 'm')
+      and not has_table_privilege($1, c.oid, k) and has_column_privilege($1, c.oid, a.attnum, k)
+    group by c.relkind, c.relname, k
+    union all
+    select 'sequence ' || c.relname, k
+    from pg_class c, unnest('{USAGE,SELECT,UPDATE}'::text[]) k
+    where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind = 'S'  and has_sequence_privilege($1, c.oid, k)
+    union all
+    select 'function ' || p.proname, 'EXECUTE' from pg_proc p
+    where p.pronamespace = 'pgdispatch'::regnamespace and has_function_privilege($1, p.oid, 'EXECUTE')
+)
+select object || ': ' || lower(string_agg(privilege, ', ' order by privilege)) from held group by object
+	order by object`
+
+func TestEveryRoleMayDoWhatTheGoldenFileSays(t *testing.T) {
+	f := open(t)
+	if !goldentest.Updating() {
+		golden := must(os.ReadFile(filepath.Join("..", "testdata", "privileges.golden"))).in(t)
+		for _, object := range all[string](f, objects) {
+			require.Contains(t, string(golden), "\n"+object+": ", "%s is not in testdata/privileges.golden: "+
+				"say in sql/schema/grants.sql which roles may use it (nothing there: the owner only), and run `make golden`",
+				object)
+		}
+	}
+	text := "# Written by `make golden` from the catalogue of a migrated database. What is granted stands in " +
+		"sql/schema/grants.sql.\n"
+	for _, role := range roles {
+		text += "\n## " + role + "\n" + strings.Join(all[string](f, privileges, "pgdispatch_"+role), "\n") + "\n"
+	}
+	goldentest.Require(t, "../testdata/privileges.golden", text)
+}
+
+func TestNothingIsGrantedToEverybody(t *testing.T) {
+	f := open(t)
+	address := must(url.Parse(sqltest.Login(t, f.pool.Config().ConnString(), ""))).in(t)
+	require.Empty(t, all[string](f, privileges, address.User.Username()))
+}
+
+// A security definer function must not resolve operators and tables of other users.
+func TestWhatRunsAsTheOwnerHasItsSearchPathPinned(t *testing.T) {
+	f := open(t)
+	require.Empty(t, all[string](f, `select proname::text from pg_proc where pronamespace = 'pgdispatch'::regnamespace
+		and prosecdef
+		and (proowner <> 'pgdispatch_owner'::regrole
+			or not 'search_path=pg_catalog, pg_temp' = any (coalesce(proconfig, '{}')))`))
+	require.Empty(t, all[string](f, `select relname::text from pg_class where relnamespace = 'pgdispatch'::regnamespace
+		and relowner <> 'pgdispatch_owner'::regrole
+			and relkind <> 'i'`), "the migrating superuser owns nothing")
+	require.False(t,
+		one[bool](f,
+			"select rolcanlogin or rolsuper or rolcreaterole or rolbypassrls from pg_roles where rolname = 'pgdispatch_owner'"))
+}
+
+func TestEveryRoleExecutesTheStatementsOfTheGoldenFile(t *testing.T) {
+	f, w := openFor(t, "PRO")
+	f.exec("select setval('pgdispatch.lease_tokens', 1000)") // seeded items have the token 1
+	text := "# Written by `make golden`: the statements of sql/ that each role could execute on a real server.\n\n"
+	for _, verb := range sql.Verbs() {
+		line := verb + ":"
+		for _, role := range roles {
+			if f.mayExecute(w, verb, role) {
+				line += " " + role
+			}
+		}
+		text += line + "\n"
+	}
+	goldentest.Require(t, "../testdata/statements.golden", text)
+}
+
+// mayExecute reports whether no statement of the verb was denied, in a transaction that is rolled back.
+func (f fixture) mayExecute(w tenant, verb, role string) bool {
+	may := true
+	for n := range f.arguments(verb, 0, "", "") {
+		for _, state := range append(statuses(f), "CLAIMED, and its lease is over") {
+			in, tx := f.begin()
+			state, over, _ := strings.Cut(state, ", ")
+			id := seed(in, w, state, map[bool]time.Duration{true: expired, false: live}[over != ""])
+			in.exec("update pgdispatch.settings set retention = '1 minute', dead_letter_retention = '1 minute'")
+			args := f.arguments(verb, id, in.execution(id), w.workspace)[n]
+			in.exec("set local role pgdispatch_" + role)
+			if _, err := in.db.Exec(f.t.Context(), sql.Text(verb), args...); err != nil {
+				code := f.pgError(err).Code
+				require.Contains(f.t, []string{"42501", "PGD24", "PGD01", "PGD42", "PGD43", "PGD44"}, code,
+					"%s as %s: %s", verb, role, err)
+				may = code != "42501"
+			}
+			require.NoError(f.t, tx.Rollback(f.t.Context()))
+			f.exec("select pg_advisory_unlock_all()") // on the only connection that the pool has used
+			if !may {
+				return false
+			}
+		}
+	}
+	return true
 }

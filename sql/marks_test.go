@@ -31,7 +31,7 @@ func (f fixture) requireTrimmed(nextAt string) {
 	require.Eventually(f.t, func() bool {
 		f.exec("update pgdispatch.mark_trim set next_at = clock_timestamp() + $1::text::interval", nextAt)
 		f.sweep()
-		return one[int](f, "select count(*) from pgdispatch.marks") == 0
+		return f.count("marks") == 0
 	}, time.Minute, 10*time.Millisecond)
 }
 
@@ -39,37 +39,10 @@ func (f fixture) leasedFrom() int64 {
 	return one[int64](f, "select leased_from from pgdispatch.mark_trim")
 }
 
-func TestEachEndCountsOnceHoweverLateItsTransactionCommits(t *testing.T) {
-	f := openAlone(t)
-	w := f.tenant("ENTERPRISE")
-	waiting := f.items(w, 6)
-	running := f.claim(4)
-	f.dispatched(running)
-	ids := running.ids()
-	late, tx := f.begin()
-	require.True(t, late.finish(ids[0], "COMPLETED"))
-	require.True(t, f.finish(ids[1], "COMPLETED"))
-	require.True(t, f.finish(ids[2], "FAILED"))
-	f.cancel(waiting[5])
-	for range 3 {
-		f.sweep()
-		require.Equal(t, []int64{1, 1, 1}, f.endings())
-	}
-	for range 3 {
-		f.trimNow()
-	}
-	require.Equal(t, []int64{1, 1, 1}, f.endings())
-	require.NoError(t, tx.Commit(t.Context()))
-	f.trimNow()
-	require.Equal(t, []int64{2, 1, 1}, f.endings())
-	f.requireTrimmed("-1 hour")
-	require.Equal(t, []int64{2, 1, 1}, f.endings())
-}
-
 // Replicas check every few seconds: a mark is kept for at least half a minute, and while its transaction may be unseen.
 func TestAMarkStaysUntilEverybodyHasHadTimeToReadIt(t *testing.T) {
 	f := openAlone(t)
-	marks := func() int { return one[int](f, "select count(*) from pgdispatch.marks") }
+	marks := func() int { return f.count("marks") }
 	f.trimNow()
 	old, tx := f.begin()
 	old.exec("select pg_current_xact_id()")
@@ -115,7 +88,7 @@ func TestALeaseIsFoundHoweverLateItsClaimCommits(t *testing.T) {
 	f.dispatched(f.claim(2))
 	late, tx := f.begin()
 	held := late.claim(1)
-	require.Len(t, held.items, 1)
+	require.Len(t, held.Items, 1)
 	f.sweep()
 	require.Equal(t, held.tokens()[0], f.leasedFrom(), "beyond all running items")
 	require.NoError(t, tx.Commit(t.Context()))
@@ -137,7 +110,7 @@ func TestLeasesAreFoundInACopyWhoseSequencesBeginAnew(t *testing.T) {
 	f.items(w, 3)
 	f.exec("update pgdispatch.mark_trim set leased_from = 9000000000")
 	b := f.claim(3)
-	require.Len(t, b.items, 3)
+	require.Len(t, b.Items, 3)
 	f.expire(b.ids()...)
 	f.sweep()
 	require.Zero(t, f.leasedFrom())
@@ -157,7 +130,7 @@ func TestMarksOfARestoredDatabaseAreCountedAndGo(t *testing.T) {
 	f.cancel(f.item(f.tenant("FREE")))
 	f.sweep()
 	require.EqualValues(t, 1, f.endings()[2])
-	require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.marks"), "only its own mark")
+	require.Equal(t, 1, f.count("marks"), "only its own mark")
 	require.True(t, one[bool](f, "select trimmed_to <= pg_snapshot_xmin(pg_current_snapshot()) from pgdispatch.mark_trim"))
 	f.requireTrimmed("-1 second")
 	require.EqualValues(t, 1, f.endings()[2])
@@ -169,8 +142,9 @@ func (f fixture) endingsOf(w tenant) []int64 {
 		coalesce(sum(cancelled), 0)]::bigint[] from pgdispatch.workspace_activity where workspace_id = $1`, w.workspace)
 }
 
-func TestEachEndCountsOnceForItsWorkspaceHoweverItIsReported(t *testing.T) {
-	f, first, second := openForTwo(t, "ENTERPRISE", "ENTERPRISE")
+func TestEachEndCountsOnceForItsWorkspaceHoweverItIsReportedAndHoweverLate(t *testing.T) {
+	f := openAlone(t)
+	first, second := f.tenant("ENTERPRISE"), f.tenant("ENTERPRISE")
 	of := [][]int64{f.items(first, 6), f.items(second, 4)}
 	f.dispatched(f.claim(8)) // three of each, and two more of one
 	running := func(n int) (ids []int64) {
@@ -197,11 +171,15 @@ func TestEachEndCountsOnceForItsWorkspaceHoweverItIsReported(t *testing.T) {
 		require.Equal(t, []int64{2, 1, 1}, f.endingsOf(first))
 		require.Equal(t, []int64{1, 1, 0}, f.endingsOf(second))
 	}
+	for range 3 {
+		f.trimNow()
+	}
+	require.Equal(t, []int64{3, 2, 1}, f.endings())
 	require.NoError(t, tx.Commit(t.Context()))
 	f.trimNow()
-	f.trimNow()
+	f.requireTrimmed("-1 hour")
 	require.Equal(t, []int64{2, 2, 1}, f.endingsOf(first))
-	require.Equal(t, []int64{3, 3, 1}, f.endings(), "the sum over all workspaces is as before")
+	require.Equal(t, []int64{3, 3, 1}, f.endings(), "the sum over all workspaces")
 }
 
 // A mark of several workspaces without their shares counts for all of them together.
@@ -221,7 +199,7 @@ func TestActivityOfWorkspacesIsDeletedAfterADayInBoundedSteps(t *testing.T) {
 	f.exec(`insert into pgdispatch.workspace_activity (at, workspace_id, started)
 		select clock_timestamp() - make_interval(days => 2 * n), gen_random_uuid(), 1
 		from generate_series(0, 1) n, generate_series(1, 50010)`)
-	count := func() int { return one[int](f, "select count(*) from pgdispatch.workspace_activity") }
+	count := func() int { return f.count("workspace_activity") }
 	for _, left := range []int{50020, 50010, 50010} {
 		f.exec("update pgdispatch.activity set waiting = null") // as if it were the next minute
 		f.sweep()
@@ -236,7 +214,7 @@ func TestTwoReplicasAddTheirStartsToOneRow(t *testing.T) {
 	}
 	require.Equal(t, "6 1300 500", one[string](f, `select concat_ws(' ', sum(started), sum(waited), max(longest))
 		from pgdispatch.workspace_activity`))
-	require.LessOrEqual(t, one[int](f, "select count(*) from pgdispatch.workspace_activity"), 2)
+	require.LessOrEqual(t, f.count("workspace_activity"), 2)
 }
 
 func TestTheActivityOfAWorkspaceIsReadStepByStepWhateverTheOthersDid(t *testing.T) {

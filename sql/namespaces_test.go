@@ -27,12 +27,12 @@ func TestAnItemIsStartedWhereItsDefinitionSays(t *testing.T) {
 	ids := []int64{f.item(w), f.item(f.in(w, "other"))}
 	b := f.claim(5)
 	require.Equal(t, ids, b.ids())
-	require.Equal(t, "default", *b.items[0].Namespace, "the replica's namespace, if the definition has none")
-	require.Equal(t, "other", *b.items[1].Namespace)
+	require.Equal(t, "default", b.Items[0].Namespace, "the replica's namespace, if the definition has none")
+	require.Equal(t, "other", b.Items[1].Namespace)
 	require.Equal(t, []string{"default", "other"},
 		all[string](f, "select namespace from pgdispatch.workflow_executions order by queue_item_id"))
 	require.ElementsMatch(t, []string{"", "other"}, one[[]string](f, "select pgdispatch.namespaces_in_use()"))
-	require.Equal(t, "23514", f.refused("update pgdispatch.workflow_definitions set namespace = ''").Code)
+	f.refusedAs("23514", "", "update pgdispatch.workflow_definitions set namespace = ''")
 }
 
 // A start that may have arrived is repeated in the same namespace; otherwise there could be a second run.
@@ -45,14 +45,14 @@ func TestAnUnansweredStartStaysInItsNamespace(t *testing.T) {
 	f.exec("update pgdispatch.workflow_definitions set namespace = 'second' where id = $1", w.definition)
 	b = f.claim(1)
 	require.Equal(t, []int64{id}, b.ids())
-	require.Equal(t, "first", *b.items[0].Namespace)
+	require.Equal(t, "first", b.Items[0].Namespace)
 	f.exec("update pgdispatch.workflow_definitions set namespace = null where id = $1", w.definition)
 	f.expire(id)
-	require.Equal(t, "first", *f.claim(1).items[0].Namespace)
+	require.Equal(t, "first", f.claim(1).Items[0].Namespace)
 	f.exec("delete from pgdispatch.workflow_definitions where id = $1", w.definition)
 	f.expire(id)
 	b = f.claim(1)
-	require.Equal(t, "first", *b.items[0].Namespace, "where it is looked for before it fails")
+	require.Equal(t, "first", b.Items[0].Namespace, "where it is looked for before it fails")
 	require.Equal(t, []string{"first"}, all[string](f, "select namespace from pgdispatch.workflow_executions"))
 }
 
@@ -64,7 +64,7 @@ func TestAStartThatWasRefusedFollowsItsDefinition(t *testing.T) {
 	f.release(f.claim(1), false)
 	f.exec("update pgdispatch.workflow_definitions set namespace = 'right' where id = $1", w.definition)
 	b := f.claim(1)
-	require.Equal(t, "right", *b.items[0].Namespace)
+	require.Equal(t, "right", b.Items[0].Namespace)
 	f.dispatched(b)
 	f.exec("update pgdispatch.workflow_definitions set namespace = 'another' where id = $1", w.definition)
 	require.Equal(t, []string{"right"}, all[string](f, "select namespace from pgdispatch.workflow_executions"))
@@ -79,15 +79,15 @@ func TestItemsOfAClosedNamespaceWaitAndDelayNobody(t *testing.T) {
 
 	b := f.claimAround(20, map[string]int{"closed": 0})
 	require.ElementsMatch(t, given, b.ids())
-	require.False(t, b.more)
-	require.Positive(t, *b.lookAgainIn)
-	require.LessOrEqual(t, *b.lookAgainIn, 3*time.Second)
-	require.Empty(t, f.claimAround(20, map[string]int{"closed": 0}).items)
+	require.False(t, b.More)
+	require.Positive(t, b.LookAgainIn)
+	require.LessOrEqual(t, b.LookAgainIn, 3*time.Second)
+	require.Empty(t, f.claimAround(20, map[string]int{"closed": 0}).Items)
 	require.Zero(t,
 		one[int](f, "select max(attempt_count) from pgdispatch.workflow_execution_queue where id = any ($1)", waiting))
 
 	f.forget()
-	require.Empty(t, f.claimAround(20, map[string]int{"closed": 0}).items)
+	require.Empty(t, f.claimAround(20, map[string]int{"closed": 0}).Items)
 	require.ElementsMatch(t, waiting, f.claimAround(20, map[string]int{"closed": 20}).ids(),
 		"the items that were passed over")
 }
@@ -95,7 +95,7 @@ func TestItemsOfAClosedNamespaceWaitAndDelayNobody(t *testing.T) {
 func TestANewItemInAnOpenNamespaceIsNotHeldUpByAClosedOne(t *testing.T) {
 	f, w := openFor(t, "PRO")
 	f.items(f.in(w, "closed"), 99)
-	require.Empty(t, f.claimAround(5, map[string]int{"closed": 0}).items)
+	require.Empty(t, f.claimAround(5, map[string]int{"closed": 0}).Items)
 	id := f.item(w)
 	require.Equal(t, []int64{id}, f.claimAround(5, map[string]int{"closed": 0}).ids(), "one claim finds it")
 	urgent := f.at(f.in(w, "closed too"), 5, 0)
@@ -110,7 +110,7 @@ func TestALookIsAHundredItems(t *testing.T) {
 	f, w := openFor(t, "PRO")
 	f.items(f.in(w, "closed"), 105) // more than one claim examines
 	behind := f.item(w)
-	require.Empty(t, f.claimAround(5, map[string]int{"closed": 0}).items)
+	require.Empty(t, f.claimAround(5, map[string]int{"closed": 0}).Items)
 	f.exec("delete from pgdispatch.workflow_execution_queue where id = (select min(id) " +
 		"from pgdispatch.workflow_execution_queue)")
 	f.forget()
@@ -126,8 +126,8 @@ func TestANamespaceGivesAsManyAsItIsAllowed(t *testing.T) {
 	f.items(w, 2)
 	count := func(b batch) map[string]int {
 		n := map[string]int{}
-		for _, item := range b.items {
-			n[*item.Namespace]++
+		for _, item := range b.Items {
+			n[item.Namespace]++
 		}
 		return n
 	}
@@ -137,9 +137,9 @@ func TestANamespaceGivesAsManyAsItIsAllowed(t *testing.T) {
 	f.release(b, true)
 	b = f.claimAround(20, map[string]int{"slow": 2})
 	require.Equal(t, map[string]int{"slow": 1}, count(b), "nothing else is claimed with an unanswered start")
-	require.True(t, *b.items[0].Unanswered)
+	require.True(t, b.Items[0].Unanswered)
 	f.release(b, true)
-	require.Empty(t, f.claimAround(20, map[string]int{"slow": 0}).items, "a closed namespace repeats no start")
+	require.Empty(t, f.claimAround(20, map[string]int{"slow": 0}).Items, "a closed namespace repeats no start")
 	f.forget()
 	require.Equal(t, map[string]int{"slow": 7}, count(f.claim(20)))
 }
@@ -157,7 +157,6 @@ func TestASuspectOfAClosedNamespaceHoldsUpNobody(t *testing.T) {
 	require.Equal(t, ids, f.claimAllAround(5, map[string]int{"closed": 0}).ids())
 }
 
-// The cost of a closed namespace does not grow with its waiting items, and it does not hide items of others.
 func TestAClosedNamespaceCostsALookAWorkspace(t *testing.T) {
 	f := open(t)
 	const workspaces = 1500

@@ -1,14 +1,22 @@
 package sql_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/operate"
+	"github.com/pgdispatch/pgdispatch/notify"
 	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
 // heard runs do and returns the number of wake-ups that a listening connection received.
@@ -61,8 +69,7 @@ func TestAWakeUpNamesTheWorkspaceWhereSomethingHappened(t *testing.T) {
 	require.Equal(t, []string{fmt.Sprint(number)}, said, "where a slot came free")
 	require.Equal(t, []string{""}, f.payloads(func() { f.maxClaims(7) }), "an empty payload means all workspaces")
 	said = f.payloads(func() {
-		f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority)
-			select $1, $2, n from generate_series(1, 5) n`, w.workspace, w.definition)
+		f.insert(w, 5, "priority", "n")
 	})
 	require.Equal(t, []string{""}, said, "too many changes to name")
 }
@@ -131,7 +138,7 @@ func TestAnItemThatWaitsAgainIsHeard(t *testing.T) {
 	f.expire(id)
 	require.Equal(t, 1, f.heard(func() { f.exec("select pgdispatch.requeue_expired(1)") }), "its lease expired")
 	require.Equal(t, 1, f.heard(func() {
-		f.exec("delete from pgdispatch.workspaces where id = $1", w.workspace)
+		f.leave(w)
 	}), "its workspace was deleted")
 
 	waiting := f.at(f.tenant("FREE"), 0, lease)
@@ -154,7 +161,7 @@ func TestWithdrawingAnItemThatWaitsWakesNobody(t *testing.T) {
 	f, w := openFor(t, "FREE")
 	first, second, _ := f.item(w), f.item(w), f.item(w)
 	require.Zero(t, f.heard(func() { f.cancel(first) }))
-	require.Zero(t, f.heard(func() { f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", second) }))
+	require.Zero(t, f.heard(func() { f.remove(second) }))
 }
 
 func TestAPreparedTransactionIsNotLost(t *testing.T) {
@@ -173,10 +180,10 @@ func TestAPreparedTransactionIsNotLost(t *testing.T) {
 		require.ErrorContains(t, prepare("loud"), "NOTIFY", "a dispatcher sleeps")
 		require.NoError(t, prepare("quiet"))
 	}))
-	require.Empty(t, f.claim(10).items, "the insert is not committed")
+	require.Empty(t, f.claim(10).Items, "the insert is not committed")
 	f.claim(10) // the memory moves on, and must not treat the open transaction as seen
 	f.exec("commit prepared 'quiet " + w.workspace + "'")
-	require.Len(t, f.claim(10).items, 1)
+	require.Len(t, f.claim(10).Items, 1)
 }
 
 func (f fixture) notifyEnded(on bool) {
@@ -230,14 +237,13 @@ func TestEveryWayToEndIsNotified(t *testing.T) {
 	require.Empty(t, f.announced(func() {
 		f.release(f.claim(1), false)
 		f.set("priority = 1", released)
-		f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", released)
+		f.remove(released)
 	}), "it has not ended")
 }
 
 func TestABatchOfEndsIsOneNotificationOfAtMost200(t *testing.T) {
 	f, w := openFor(t, "ENTERPRISE")
-	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100000")
-	f.maxClaims(100000)
+	f.unlimited()
 	_, executions := f.runningOf(w, 450)
 	f.notifyEnded(true)
 	nulls := make([]*string, len(executions))
@@ -264,4 +270,96 @@ func TestEndsAreNotNotifiedWhereATransactionMustNotNotify(t *testing.T) {
 		require.True(t, one[bool](in, "select pgdispatch.cancel($1)", execution))
 		require.NoError(t, tx.Commit(t.Context()))
 	}))
+}
+
+// ownCluster starts a cluster for this test alone, which sees all its sessions and fills its notification queue.
+func ownCluster(t *testing.T) (*sqltest.Cluster, fixture) {
+	cluster, url := sqltest.Private(t)
+	pool := sqltest.Pool(t, url)
+	return cluster, fixture{t: t, pool: pool, db: pool, replicas: &sync.Map{}}
+}
+
+func connectAs(t *testing.T, cluster *sqltest.Cluster, role string) *pgx.Conn {
+	conn := must(pgx.Connect(t.Context(), strings.Replace(cluster.URL("postgres"), "postgres@", role+"@", 1))).in(t)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// A role sees in pg_stat_activity what its own sessions do, and of others only that they exist.
+func TestOnlyASessionThatSurelyHoldsTheNotificationQueueIsNamed(t *testing.T) {
+	t.Parallel()
+	cluster, f := ownCluster(t)
+	f.exec("create role stranger login")
+	f.exec("create role replica login in role pgdispatch_dispatcher")
+	sweeps, claims := connectAs(t, cluster, "replica"), connectAs(t, cluster, "replica")
+	named := func() *notify.Holder {
+		holder := must(notify.QueueHolder(t.Context(), sweeps)).in(t)
+		return holder
+	}
+	require.Nil(t, named(), "nobody is in a transaction")
+	begin := func(conn *pgx.Conn) {
+		for _, statement := range []string{"begin", "select 1"} {
+			must(conn.Exec(t.Context(), statement)).in(t)
+		}
+	}
+	begin(claims)
+	require.Nil(t, named(), "a replica's own transactions are short")
+	stranger := connectAs(t, cluster, "stranger")
+	begin(stranger)
+	require.Nil(t, named(), "it may be the stranger, whose transaction this role cannot see")
+
+	f.exec("grant pg_read_all_stats to replica")
+	require.EqualValues(t, stranger.PgConn().PID(), named().PID, "the replica's own transaction is older, but short")
+	var found uint32
+	require.NoError(t, sweeps.QueryRow(t.Context(), notify.FindHolder).Scan(&found, nil, nil, nil, nil))
+	require.Equal(t, claims.PgConn().PID(), found, "the administrator's query shows the oldest transaction first")
+	require.NoError(t, stranger.Close(t.Context()))
+	f.exec("revoke pg_read_all_stats from replica")
+	require.Nil(t, named())
+}
+
+// A role without any grant listens, stays in one transaction, and so fills the notification queue of the whole cluster,
+// here to a tenth of its eight gigabytes. Once it is full, every notifying transaction fails at commit.
+func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
+	t.Parallel()
+	cluster, f := ownCluster(t)
+	w := f.tenant("PRO")
+	sweeps := &sweeper.Postgres{DB: f.pool, Owner: "replica"}
+	usage := func() float64 {
+		swept := must(sweeps.Sweep(t.Context(), 1)).in(t)
+		return swept.NotifyQueue
+	}
+	dispatcher := f.conn()
+	dispatcher.exec("listen pgdispatch")
+	f.exec(sql.Text("gate_shut"))
+
+	f.exec("create role stranger login")
+	stranger := connectAs(t, cluster, "stranger")
+	for _, statement := range []string{"listen x", "begin", "select 1"} {
+		must(stranger.Exec(t.Context(), statement)).in(t)
+	}
+	for flooded := 0; usage() < notify.QueueBound; flooded++ {
+		require.Less(t, flooded, 100)
+		f.exec("select count(pg_notify('x', repeat('x', 7980) || n)) from generate_series(1, 2000) n")
+		holder := must(sweeps.QueueHolder(t.Context())).in(t)
+		require.EqualValues(t, stranger.PgConn().PID(), holder.PID, "the dispatcher only reads: %s", holder)
+	}
+	for range 10 {
+		f.item(w)
+	}
+	f.exec(sql.Text("gate_call"), "x")
+	depth := must((&operate.Store{DB: f.pool}).QueueDepth(t.Context())).in(t)
+	require.GreaterOrEqual(t, depth.NotifyQueue, notify.QueueBound)
+	require.Len(t, f.claim(10).Items, 5, "items are claimed without notifications")
+
+	require.NoError(t, stranger.Close(t.Context()))
+	require.Eventually(t, func() bool {
+		swept, err := sweeps.Sweep(t.Context(), 1)
+		return err == nil && swept.NotifyQueue < notify.QueueBound // a sweep that empties gigabytes may time out
+	}, time.Minute, 10*time.Millisecond, "a sweep empties the queue")
+	f.item(w)
+	heard := must(dispatcher.db.(*pgxpool.Conn).Conn().WaitForNotification(t.Context())).in(t)
+	last := one[int64](f,
+		"select (extract(epoch from max(run_at)) * 1000000)::bigint from pgdispatch.workflow_execution_queue")
+	require.Contains(t, heard.Payload, fmt.Sprint(last), "it announces this item, and none was announced before")
 }

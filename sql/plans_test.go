@@ -33,14 +33,13 @@ func crowded(t *testing.T) (f fixture, quiet tenant) {
 		in.itemEach()
 		in.items(big, 20000)
 	})
-	require.Empty(t, f.claim(1000).items, "every other workspace is full")
-	require.Empty(t, f.claim(1000).items, "the second thousand too")
+	require.Empty(t, f.claim(1000).Items, "every other workspace is full")
+	require.Empty(t, f.claim(1000).Items, "the second thousand too")
 	f.exec(sql.Text("sweep"), 10, "replica-1")
 	require.Equal(t, 1002, one[int](f, "select leased_from from pgdispatch.mark_trim"), "no item is leased")
 	quiet = f.tenant("PRO")
-	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, run_at)
-		select $1, $2, 9, now() + interval '1 day' from generate_series(1, 5000)`, quiet.workspace, quiet.definition)
-	require.Empty(t, f.claim(1).items)
+	f.insert(quiet, 5000, "priority, run_at", "9, now() + interval '1 day'")
+	require.Empty(t, f.claim(1).Items)
 	return f, quiet
 }
 
@@ -103,7 +102,7 @@ func claimReads(c fixture, quiet tenant) {
 	work := func() {
 		c.item(quiet)
 		b := c.claim(10)
-		require.Len(c.t, b.items, 1)
+		require.Len(c.t, b.Items, 1)
 		c.dispatched(b)
 		require.True(c.t, c.finish(b.ids()[0], "COMPLETED"))
 	}
@@ -263,9 +262,7 @@ func TestARowIsFoundByItsKeyHoweverFewRanWhenThatWasPlanned(t *testing.T) {
 		plan(nobody)
 	}
 	f.untriggered(func(in fixture) {
-		in.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, status, claimed_at,
-			dispatched_at)
-			select $1, $2, 'DISPATCHED', now(), now() from generate_series(1, 3000)`, w.workspace, w.definition)
+		in.insert(w, 3000, "status, claimed_at, dispatched_at", "'DISPATCHED', now(), now()")
 		in.exec(execution, "DISPATCHED", "RUNNING")
 	})
 
@@ -297,7 +294,7 @@ func TestAnEndReadsAFewRowsHoweverManyWait(t *testing.T) {
 	c := f.conn()
 	c.exec("select setval('pgdispatch.gate', 1)") // a dispatcher sleeps, so that each end looks for what it may wake
 	for n, end := range ends {
-		c.bounded("workflow_execution_queue", 49, end, func() { c.exec(end, b.items[n].ExecutionID) })
+		c.bounded("workflow_execution_queue", 49, end, func() { c.exec(end, b.Items[n].ExecutionID) })
 	}
 }
 

@@ -62,9 +62,9 @@ func (f fixture) callAll(w tenant, arguments string, claims bool) map[int64]stri
 		if err != nil {
 			continue // it met a locked row
 		}
-		for _, item := range b.items {
-			require.NotContains(f.t, read, *item.ID)
-			read[*item.ID] = *item.Params
+		for _, item := range b.Items {
+			require.NotContains(f.t, read, item.ID)
+			read[item.ID] = string(item.Params)
 			claimed.Add(1)
 		}
 		f.dispatched(b)
@@ -136,7 +136,7 @@ func TestAReplacementWaitsForTheClaimThatIsUnderWay(t *testing.T) {
 	f, w := crowd(t)
 	first := f.enqueue(w, 1, "key => 'a'")
 	claimer, tx := f.begin()
-	require.Len(t, claimer.claim(1).items, 1)
+	require.Len(t, claimer.claim(1).Items, 1)
 	var second enqueued
 	var err error
 	var client sync.WaitGroup

@@ -52,7 +52,7 @@ func TestEnqueueWithoutAKeyInsertsAnItemEachTime(t *testing.T) {
 		and start_options ? 'static_summary' and idempotency_key is null
 		from pgdispatch.workflow_execution_queue where id = $1`, second.ID))
 	require.Equal(t, []int64{first.ID}, f.claim(10).ids())
-	require.Zero(t, one[int](f, "select count(*) from pgdispatch.enqueue_keys"))
+	require.Zero(t, f.count("enqueue_keys"))
 }
 
 func TestEnqueueIsAFunctionBesideTheViewOfItsName(t *testing.T) {
@@ -62,7 +62,7 @@ func TestEnqueueIsAFunctionBesideTheViewOfItsName(t *testing.T) {
 	require.EqualValues(t, 3, one[int64](f, `select count(*) from generate_series(1, 3) n
 		cross join lateral pgdispatch.enqueue($1, $2, key => 'order-' || n) where action = 'inserted'`, w.workspace,
 		w.definition), "one call for each row")
-	require.Equal(t, 4, one[int](f, "select count(*) from pgdispatch.workflow_execution_queue"))
+	require.Equal(t, 4, f.count("workflow_execution_queue"))
 }
 
 func TestSkipInsertsNothingWhileTheKeysItemWaitsOrRuns(t *testing.T) {
@@ -133,7 +133,7 @@ func TestDebounceMovesTheStartButNotBeyondTheLongestWait(t *testing.T) {
 	first := f.enqueue(w, 1, debounce)
 	require.Equal(t, "inserted", first.Action)
 	require.InDelta(t, 10, f.dueIn(first.ID).Seconds(), 5)
-	require.Empty(t, f.claim(10).items)
+	require.Empty(t, f.claim(10).Items)
 	age := func(by string) {
 		f.untriggered(func(in fixture) {
 			in.exec(`update pgdispatch.workflow_execution_queue
@@ -215,7 +215,7 @@ func TestEnqueueNamesTheArgumentThatIsWrong(t *testing.T) {
 		require.Contains(t, refusal.Message, bad.says)
 		require.NotEmpty(t, refusal.Hint, bad.arguments)
 	}
-	require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.workflow_execution_queue"))
+	require.Equal(t, 1, f.count("workflow_execution_queue"))
 }
 
 func TestEnqueueRefusesParamsAndDefinitionsAsAnInsertDoes(t *testing.T) {
@@ -239,8 +239,8 @@ func TestEnqueueRefusesParamsAndDefinitionsAsAnInsertDoes(t *testing.T) {
 	}
 	_, err := f.tryEnqueue(tenant{workspace: w.workspace, definition: second}, "{}", "key => 'held'")
 	require.Equal(t, "PGD54", f.pgError(err).Code, "it would wait for work of another kind")
-	require.Equal(t, "PGD01", f.refused("select pgdispatch.enqueue(null, null, key => 'a')").Code)
-	require.Equal(t, "23502", f.refused("select pgdispatch.enqueue(null, $1)", w.definition).Code)
+	f.refusedAs("PGD01", "", "select pgdispatch.enqueue(null, null, key => 'a')")
+	f.refusedAs("23502", "", "select pgdispatch.enqueue(null, $1)", w.definition)
 }
 
 // A row that the application's own trigger suppresses must not make enqueue try forever.

@@ -218,10 +218,8 @@ func TestALineIsClaimedAsTheProcedureClaimsIt(t *testing.T) {
 	f.exec("update pgdispatch.settings set max_claims = 40")
 	w, other := f.tenant("PRO"), f.tenant("ENTERPRISE")
 	for _, x := range []tenant{w, other} {
-		f.exec(`insert into pgdispatch.workflow_execution_queue
-				(workspace_id, workflow_definition_id, priority, limit_key, run_at)
-			select $1, $2, n % 3, (array['key'])[n % 5], now() + (n % 9 - 7) * interval '1 hour'
-			from generate_series(1, 150) n`, x.workspace, x.definition)
+		f.insert(x, 150, "priority, limit_key, run_at",
+			"n % 3, (array['key'])[n % 5], now() + (n % 9 - 7) * interval '1 hour'")
 	}
 	f.claim(1) // so that there is an epoch
 	epoch, receipts := f.epoch(), map[string]entry{}
@@ -272,7 +270,6 @@ func TestALineIsClaimedAsTheProcedureClaimsIt(t *testing.T) {
 	require.Positive(t, none)
 }
 
-// What claim_single cannot do, it leaves to the procedure, untouched.
 func TestALineThatNeedsMoreIsDeclined(t *testing.T) {
 	sqltest.Each(t, map[string]string{
 		"with a rate of starts": "update pgdispatch.workspaces set max_starts_per_second = 5",

@@ -80,8 +80,7 @@ func TestWhatIsReadOfATransactionDoesNotGrowWithIt(t *testing.T) {
 	f, big, small := openForTwo(t, "PRO", "PRO")
 	c := f.replicaConn()
 	before := f.snapshot()
-	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, priority, limit_key)
-		select $1, $2, n % 201 - 100, 'key ' || n % 5000 from generate_series(1, 20000) n`, big.workspace, big.definition)
+	f.insert(big, 20000, "priority, limit_key", "n % 201 - 100, 'key ' || n % 5000")
 	f.item(small)
 	c.bounded("workflow_execution_queue", 1010, "look", func() { c.exec(sql.Text("look"), before, 1000, nobody) })
 	var found []string
@@ -139,16 +138,12 @@ func TestWhatRepeatsReadsNothingOfAnOpenTransaction(t *testing.T) {
 	require.Equal(t, int64(20_002), one[int64](f, "select pending from pgdispatch.queue_depth(100000)"))
 }
 
-// An item that is not due yet is scheduled. It does not wait, and has no part in how long the oldest has waited.
 func TestScheduledItemsAreCountedBesideThoseThatWait(t *testing.T) {
 	f, w, other := openForTwo(t, "PRO", "PRO")
 	f.items(w, 3)
 	f.item(other)
 	f.at(w, 0, time.Hour)
-	f.exec(`insert into pgdispatch.workflow_execution_queue
-			(workspace_id, workflow_definition_id, limit_key, priority, run_at)
-		select $1, $2, 'key ' || n % 3, n % 2, now() + make_interval(mins => n - 3) from generate_series(1, 6) n`,
-		w.workspace, w.definition)
+	f.insert(w, 6, "limit_key, priority, run_at", "'key ' || n % 3, n % 2, now() + make_interval(mins => n - 3)")
 	const counts = `select format('%s %s %s', due, scheduled,
 		extract(epoch from clock_timestamp() - oldest_due)::int / 60)`
 	require.Equal(t, "6 4 2", one[string](f, counts+" from pgdispatch.waiting_counts(array[$1::uuid], 100)", w.workspace))
@@ -160,12 +155,9 @@ func TestScheduledItemsAreCountedBesideThoseThatWait(t *testing.T) {
 	require.EqualValues(t, []any{int64(7), int64(4)}, []any{depth["pending"], depth["scheduled"]})
 }
 
-// Counts that stop early say so, and a great backlog of one kind hides none of the other.
 func TestCountsOfWaitingAndScheduledItemsStopEarlyAndSaySo(t *testing.T) {
 	f, w, later := openForTwo(t, "PRO", "PRO")
-	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key, run_at)
-		select $1, $2, 'key ' || n % 20, now() + interval '1 hour' from generate_series(1, 500) n`,
-		later.workspace, later.definition)
+	f.insert(later, 500, "limit_key, run_at", "'key ' || n % 20, now() + interval '1 hour'")
 	f.items(w, 50)
 	const counts = `select format('%s %s %s %s', due, due_exact, scheduled, scheduled_exact)
 		from pgdispatch.waiting_counts`
@@ -176,11 +168,9 @@ func TestCountsOfWaitingAndScheduledItemsStopEarlyAndSaySo(t *testing.T) {
 	require.Equal(t, "50 t 500 t", one[string](f, counts+"(null, 1000)"))
 }
 
-// However many key queues there are, a count of scheduled items is exact unless there are very many.
 func TestScheduledItemsAreCountedExactlyBesideManyKeyQueues(t *testing.T) {
 	f, w, other := openForTwo(t, "PRO", "PRO")
-	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
-		select $1, $2, 'key ' || n from generate_series(1, 150) n`, w.workspace, w.definition)
+	f.insert(w, 150, "limit_key", "'key ' || n")
 	const counts = `select format('%s %s', scheduled, scheduled_exact) from pgdispatch.waiting_counts`
 	require.Equal(t, "0 t", one[string](f, counts+"(null, 100)"))
 	require.Equal(t, "0 t", one[string](f, counts+"(array[$1::uuid], 100)", w.workspace))
@@ -218,12 +208,9 @@ func TestTheUseOfLimitsCostsTheSameWithManyLimitsAndALongQueue(t *testing.T) {
 		from generate_series(1, 10000) n cross join unnest(array[null, $1::uuid]) workspace`, w.workspace)
 	f.exec(`insert into pgdispatch.limits (workspace_id, key, max_concurrent)
 		select gen_random_uuid(), 'key 1', 5 from generate_series(1, 10000)`)
-	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key, status,
-			claimed_at, dispatched_at, lease_token)
-		select $1, $2, 'key ' || n / 20, 'DISPATCHED', now(), now(), nextval('pgdispatch.lease_tokens')
-		from generate_series(1, 10000) n`, w.workspace, w.definition)
-	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
-		select $1, $2, 'key ' || n / 20 from generate_series(1, 20000) n`, w.workspace, w.definition)
+	f.insert(w, 10000, "limit_key, status, claimed_at, dispatched_at, lease_token",
+		"'key ' || n / 20, 'DISPATCHED', now(), now(), nextval('pgdispatch.lease_tokens')")
+	f.insert(w, 20000, "limit_key", "'key ' || n / 20")
 	f.exec("insert into pgdispatch.limit_starts select id, '1 minute', now(), 1 from pgdispatch.limits")
 
 	const seen, named = 1000, 4
@@ -244,8 +231,7 @@ func TestItemsOfKeysWithoutALimitAreNotLookedAt(t *testing.T) {
 	f := open(t).conn()
 	w := f.tenant("PRO")
 	f.limit(nil, "key 7", 0)
-	f.exec(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
-		select $1, $2, 'key ' || n % 50 from generate_series(1, 5000) n`, w.workspace, w.definition)
+	f.insert(w, 5000, "limit_key", "'key ' || n % 50")
 	got := f.scanned("workflow_execution_queue", func() {
 		require.Equal(t, []string{"key 7 100", " 0"}, all[string](f,
 			"select concat(key, ' ', items) from pgdispatch.limits_used(1000, 5)"))

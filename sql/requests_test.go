@@ -51,13 +51,13 @@ func TestARunningWorkflowsEndIsAskedForAndFreesNoSlot(t *testing.T) {
 	require.Equal(t, []string{"CANCEL " + f.execution(id)}, given)
 	require.True(t, open)
 	require.Equal(t, "DISPATCHED", f.status(id))
-	require.Empty(t, f.claim(1).items, "the slot is still held")
+	require.Empty(t, f.claim(1).Items, "the slot is still held")
 	f.cancelled(id, "")
 	_, open = f.stops()
 	require.False(t, open)
 	require.Equal(t, "ALREADY_REQUESTED", f.stop(id, "CANCEL"), "Temporal has accepted the request")
 	require.True(t, f.finish(id, "CANCELED"))
-	require.Len(t, f.claim(1).items, 1, "its end has freed the slot")
+	require.Len(t, f.claim(1).Items, 1, "its end has freed the slot")
 	require.Equal(t, "ALREADY_ENDED", f.stop(id, "TERMINATE"))
 	require.Equal(t, []string{"ann executions cancel"},
 		all[string](f, "select who || ' ' || action from pgdispatch.admin_log"), "a request without effect is not audited")
@@ -177,9 +177,9 @@ func TestRequestsGoWithTheirItemsAndOutliveOneThatRuns(t *testing.T) {
 
 func TestARequestNamesWhoAndWhat(t *testing.T) {
 	f := open(t)
-	require.Equal(t, "PGD23", f.refused("select pgdispatch.request_cancel($1)", nobody).Code)
+	f.refusedAs("PGD23", "", "select pgdispatch.request_cancel($1)", nobody)
 	id := f.item(f.tenant("FREE"))
-	require.Equal(t, "PGD25", f.refused("select pgdispatch.request_cancel($1, 'x', '')", f.execution(id)).Code)
+	f.refusedAs("PGD25", "", "select pgdispatch.request_cancel($1, 'x', '')", f.execution(id))
 	f.dispatched(f.claim(1))
 	f.exec("select pgdispatch.request_terminate($1)", f.execution(id))
 	require.True(t, one[bool](f, "select requested_by = session_user from pgdispatch.stop_requests"))
@@ -256,7 +256,7 @@ func TestOnlyGivenUpSignalsAreSentAgainAndOnce(t *testing.T) {
 	}
 	delivered := f.takeSignals().Now[0]
 	f.takeSignals(settle(delivered, "DELIVERED", "", ""))
-	require.Equal(t, "PGD43", f.refused(resend, openOne).Code)
+	f.refusedAs("PGD43", "", resend, openOne)
 
 	f.signal(runs, "twice")
 	twice := f.takeSignals().Now[0]

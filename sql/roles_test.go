@@ -31,6 +31,7 @@ func TestAnEnqueuerSetsWhatIsAClientsAndNothingElse(t *testing.T) {
 	require.Equal(t, "PENDING", app.status(id))
 	require.NotEmpty(t, app.execution(id), "the workflow ID is derived from it")
 	require.Len(t, app.items(w, 3), 3)
+	require.NoError(t, app.copyText("workspace_id, workflow_definition_id", w.workspace+"\t"+w.definition+"\n"))
 	require.EqualValues(t, 1, app.exec(`insert into pgdispatch.workflow_execution_queue
 		(workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent)
 		values ($1, $2, 5, now(), '{"a": 1}', 'once', null)
@@ -133,17 +134,6 @@ func TestAnOperatorIsAmongThoseWhomIsolationLetsSeeAllInADatabaseThatWasIsolated
 	require.Equal(t, []int64{id}, all[int64](f.login("operator"), "select id from pgdispatch.workflow_execution_queue"))
 }
 
-func TestAnEnqueuerCopiesIntoTheTable(t *testing.T) {
-	f, w := openFor(t, "PRO")
-	conn, err := pgx.Connect(t.Context(), sqltest.Login(t, f.pool.Config().ConnString(), "in role pgdispatch_enqueuer"))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close(t.Context()) })
-	rows := strings.Repeat(w.workspace+"\t"+w.definition+"\n", 3)
-	tag := must(conn.PgConn().CopyFrom(t.Context(), strings.NewReader(rows),
-		"copy pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id) from stdin")).in(t)
-	require.EqualValues(t, 3, tag.RowsAffected())
-}
-
 // everyColumn is an insert by a client that names every column, including those it must not set.
 const everyColumn = `
 insert into pgdispatch.enqueue
@@ -222,7 +212,7 @@ func TestIsolationKeepsAnEnqueuerToItsWorkspace(t *testing.T) {
 	require.Equal(t, "PGD23", app.refused("select pgdispatch.signal($1, 'go')", f.execution(theirs)).Code, "nor signalled")
 	again()
 	for _, into := range []string{insertItem, strings.Replace(insertItem, "workflow_execution_queue", "enqueue", 1)} {
-		require.Equal(t, denied, app.refused(into, other.workspace, other.definition).Code)
+		app.refusedAs(denied, "", into, other.workspace, other.definition)
 		again()
 	}
 
@@ -263,7 +253,7 @@ func TestADispatcherDoesItsWorkInIsolation(t *testing.T) {
 	f.items(w, 3)
 	dispatcher := f.login("dispatcher")
 	b := dispatcher.claim(10)
-	require.Len(t, b.items, 3)
+	require.Len(t, b.Items, 3)
 	dispatcher.dispatched(b)
 	require.True(t, dispatcher.finish(b.ids()[0], "COMPLETED"))
 }
@@ -293,7 +283,7 @@ func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 		"create role pgdispatch_operator nologin; create role pgdispatch_reader nologin; grant pgdispatch_owner to plain;")
 	owned := fixture{t: t, db: plain, replicas: &sync.Map{}}
 	owned.item(owned.tenant("FREE"))
-	require.Len(t, owned.claim(1).items, 1)
+	require.Len(t, owned.claim(1).Items, 1)
 
 	// A role that may create roles becomes a member of the owner and hands over its objects.
 	warnings = nil

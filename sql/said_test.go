@@ -39,7 +39,6 @@ func TestApplicationsSayInAnyWayThatAWorkflowHasEnded(t *testing.T) {
 	})
 }
 
-// A workflow may end before its start has been settled.
 func TestAnEndThatIsSaidBeforeTheSettleIsNotLost(t *testing.T) {
 	sqltest.Each(t, said, func(t *testing.T, statement string) {
 		f, w := openFor(t, "FREE")

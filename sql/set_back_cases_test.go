@@ -29,7 +29,7 @@ var itemsThatWait = []waits{
 	{name: "an item", columns: "workflow_execution_queue.run_at workflow_execution_queue.created_at",
 		prepare: func(f fixture) func() bool {
 			f.item(f.tenant("FREE"))
-			return func() bool { return len(f.claim(1).items) == 1 }
+			return func() bool { return len(f.claim(1).Items) == 1 }
 		}},
 	{name: "a retry", columns: "item_failures.failed_at", prepare: func(f fixture) func() bool {
 		f.item(f.tenant("FREE"))
@@ -66,7 +66,7 @@ var itemsThatWait = []waits{
 				f.enqueue(w, 2, debounce)
 				f.age(time.Minute, id)
 				f.enqueue(w, 3, debounce)
-				return len(f.claim(1).items) == 1
+				return len(f.claim(1).Items) == 1
 			}
 		}},
 	{name: "an item whose debounce was over", columns: "workflow_execution_queue.run_at",
@@ -75,7 +75,7 @@ var itemsThatWait = []waits{
 			const debounce = "key => 'a', on_conflict => 'debounce', quiet => '10 s', at_most => '1 min'"
 			f.age(2*time.Minute, f.enqueue(w, 1, debounce).ID)
 			f.enqueue(w, 2, debounce)
-			return func() bool { return len(f.claim(1).items) == 1 }
+			return func() bool { return len(f.claim(1).Items) == 1 }
 		}},
 	{name: "an item that is being started, for its release", columns: "workflow_execution_queue.run_at",
 		prepare: func(f fixture) func() bool {
@@ -89,7 +89,7 @@ var itemsThatWait = []waits{
 			f.release(f.claim(1), true)
 			return func() bool {
 				b := f.claim(1)
-				return len(b.items) == 1 && *b.items[0].Unanswered && *b.items[0].UnansweredFor >= 0
+				return len(b.Items) == 1 && b.Items[0].Unanswered && b.Items[0].UnansweredFor >= 0
 			}
 		}},
 	{name: "a start whose workflow was busy", columns: "workflow_execution_queue.run_at",
@@ -109,7 +109,7 @@ var itemsThatWait = []waits{
 	{name: "an item that is parked", columns: "parked_items.try_at", prepare: func(f fixture) func() bool {
 		id := f.item(f.tenant("FREE"))
 		f.exec(sql.Text("park"), id, "refused")
-		return func() bool { return len(f.claim(1).items) == 1 }
+		return func() bool { return len(f.claim(1).Items) == 1 }
 	}},
 }
 
@@ -122,7 +122,7 @@ var limitsThatWait = []waits{
 		return func() bool {
 			f.item(w)
 			f.exec("update pgdispatch.rates set at = at - interval '1 second'") // as if its second had passed
-			return len(f.claim(1).items) == 1
+			return len(f.claim(1).Items) == 1
 		}
 	}},
 	{name: "a key's rate", columns: "limit_starts.until", prepare: func(f fixture) func() bool {
@@ -134,7 +134,7 @@ var limitsThatWait = []waits{
 			require.Equal(f.t, []int{1, 1}, all[int](f, "select items from pgdispatch.limit_starts"), "no start is forgotten")
 			f.keyed(w, "a", 1)
 			f.exec("update pgdispatch.limit_starts set until = until - interval '63 seconds'") // a period and its twentieth
-			return len(f.claim(1).items) == 1
+			return len(f.claim(1).Items) == 1
 		}
 	}},
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -199,7 +200,7 @@ func TestAClockThatIsSetBackKeepsNoLeaseForLonger(t *testing.T) {
 	dead, alive := b.ids()[0], b.ids()[1]
 	require.Greater(t, f.leftOf(dead), time.Hour)
 
-	require.Equal(t, []int64{alive}, f.heartbeat(batch{items: b.items[1:]}))
+	require.Equal(t, []int64{alive}, f.heartbeat(batch{claim.Batch{Items: b.Items[1:]}}))
 	require.InDelta(t, lease, f.leftOf(alive), float64(20*time.Second), "a heartbeat resets it")
 	require.Equal(t, 2, f.bringBack(), "the replica, and the lease neither claimed nor renewed since the jump")
 	require.Zero(t, f.bringBack())
@@ -228,17 +229,16 @@ func TestARowThatIsLockedDoesNotHoldTheShorteningUp(t *testing.T) {
 	require.Equal(t, 1, f.impatient().bringBack())
 }
 
-// A jump forward expires every lease: settles fail, and all items are recovered once.
 func TestAClockThatIsSetForwardFencesEveryHolder(t *testing.T) {
 	f, b := openClaimed(t, "PRO", 5)
 	f.clockMoves(time.Hour)
 	f.settlesNothing(b)
 	again := f.claimBy("replica-2", 9)
 	require.ElementsMatch(t, b.ids(), again.ids())
-	for n, item := range again.items {
-		require.True(t, *item.Unanswered)
+	for n, item := range again.Items {
+		require.True(t, item.Unanswered)
 		require.Contains(t, all[string](f, "select id::text from pgdispatch.workflow_executions"),
-			*again.items[n].ExecutionID, "the same workflow")
+			again.Items[n].ExecutionID, "the same workflow")
 	}
 	require.Empty(t, f.dispatched(b), "a late settle changes nothing")
 	require.Len(t, f.dispatched(again), 5)

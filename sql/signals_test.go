@@ -184,7 +184,7 @@ func TestASignalOfWhatEndsUnsentIsGivenUpWithTheReason(t *testing.T) {
 		" claimed_by = null, lease_expires_at = null where id = $1", refused.ids()[0])
 	f.exec("update pgdispatch.workflow_executions set status = 'FAILED', finished_at = now() where id = $1",
 		f.execution(ids[1]))
-	f.exec("delete from pgdispatch.workflow_execution_queue where id = $1", ids[2])
+	f.remove(ids[2])
 	f.signalsLater(11 * time.Second)
 	given := map[string]string{}
 	for _, g := range f.takeSignals().GivenUp {
@@ -256,15 +256,6 @@ func TestASignalOfAnEarlierEpochMayHaveBeenSentToAnyLaterRun(t *testing.T) {
 		"it was sent in this epoch")
 }
 
-func TestASignalThatIsRolledBackIsNotSent(t *testing.T) {
-	f, id := openRunning(t)
-	in, tx := f.begin()
-	in.signal(id, "a")
-	require.NoError(t, tx.Rollback(t.Context()))
-	require.Empty(t, f.takeSignals().Now)
-	require.Nil(t, f.takeSignals().Next)
-}
-
 func TestEachOfSixteenSendersKeepsItsOrder(t *testing.T) {
 	f := open(t)
 	execution := f.execution(f.oneRunning())
@@ -302,11 +293,11 @@ func TestASignalIsRefusedWhereItCannotArrive(t *testing.T) {
 	execution := f.execution(running)
 	const send = "select pgdispatch.signal($1, $2, $3)"
 	for _, name := range []any{nil, "", strings.Repeat("x", 1001), "a\nb"} {
-		require.Equal(t, "PGD40", f.refused(send, execution, name, nil).Code)
+		f.refusedAs("PGD40", "", send, execution, name, nil)
 	}
 	require.Equal(t, "PGD41", f.refused(send, execution, "a", `"`+strings.Repeat("x", 1966080)+`"`).Code)
-	require.Equal(t, "PGD23", f.refused(send, nobody, "a", nil).Code)
-	require.Equal(t, "PGD23", f.refused(send, nil, "a", nil).Code)
+	f.refusedAs("PGD23", "", send, nobody, "a", nil)
+	f.refusedAs("PGD23", "", send, nil, "a", nil)
 	f.finish(running, "COMPLETED")
 	f.refusedAs("PGD42", "", send, execution, "a", nil)
 	waits := f.item(tenant{workspace: one[string](f, "select workspace_id::text from pgdispatch.workflow_execution_queue"),
@@ -314,7 +305,7 @@ func TestASignalIsRefusedWhereItCannotArrive(t *testing.T) {
 	f.exec(send, f.execution(waits), strings.Repeat("x", 1000), `"`+strings.Repeat("x", 1966000)+`"`)
 	f.exec(send, f.execution(waits), "no payload", nil)
 	f.cancel(waits)
-	require.Equal(t, "PGD42", f.refused(send, f.execution(waits), "a", nil).Code)
+	f.refusedAs("PGD42", "", send, f.execution(waits), "a", nil)
 	require.Empty(t, all[string](f, "select name from pgdispatch.signals where state <> 'OPEN'"))
 }
 

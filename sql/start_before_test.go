@@ -13,9 +13,7 @@ import (
 
 // hurried enqueues an item of the tenant that must be claimed within the time given.
 func (f fixture) hurried(w tenant, within time.Duration) int64 {
-	return one[int64](f, `insert into pgdispatch.workflow_execution_queue
-		(workspace_id, workflow_definition_id, run_at, start_before)
-		values ($1, $2, now() - interval '1 hour', now() + $3::interval) returning id`, w.workspace, w.definition, within)
+	return f.insert(w, 1, "run_at, start_before", "now() - interval '1 hour', now() + $4::interval", within)[0]
 }
 
 // late lets the start_before of items pass.
@@ -45,16 +43,14 @@ func TestAnItemThatWasNotClaimedBeforeItsStartBeforeIsCancelledWithAReason(t *te
 }
 
 func TestAnItemIsNotClaimedAfterItsStartBeforeEvenIfNoSweepHasRun(t *testing.T) {
-	sqltest.Each(t, map[string]*string{
-		"by the plain statement": nil, "by the procedure": some("smtp"),
-	}, func(t *testing.T, key *string) {
+	sqltest.Each(t, map[string]string{
+		"by the plain statement": "", "by the procedure": "smtp",
+	}, func(t *testing.T, key string) {
 		f, w := openFor(t, "ENTERPRISE")
 		late := f.hurried(w, time.Minute)
 		f.late(late)
-		next := one[int64](f, `insert into pgdispatch.workflow_execution_queue
-			(workspace_id, workflow_definition_id, limit_key, start_before)
-			values ($1, $2, $3, now() + interval '1 minute') returning id`, w.workspace, w.definition, key)
-		require.Equal(t, []int64{next}, f.claimAll(10).ids())
+		next := f.insert(w, 1, "limit_key, start_before", "nullif($4, ''), now() + interval '1 minute'", key)
+		require.Equal(t, next, f.claimAll(10).ids())
 		require.Equal(t, "PENDING", f.status(late))
 		require.Equal(t, 1, f.sweepLate())
 	})

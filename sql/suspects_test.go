@@ -24,7 +24,6 @@ func (f fixture) suspects(w tenant, n int) []int64 {
 	return ids
 }
 
-// A process that dies of an item also loses its other items; they are claimed first and together again.
 func TestAPoisonItemFailsAfterThreeHoldersAndTakesNobodyAlong(t *testing.T) {
 	f, w := openFor(t, "ENTERPRISE")
 	ids := f.items(w, 8)
@@ -38,14 +37,16 @@ func TestAPoisonItemFailsAfterThreeHoldersAndTakesNobodyAlong(t *testing.T) {
 		n := slices.Index(b.ids(), poison)
 		switch {
 		case n < 0:
-			require.Len(t, f.dispatched(b), len(b.items))
-		case b.items[n].Problem != nil:
-			require.Equal(t, poisoned, *b.items[n].Problem)
-			require.Len(t, b.items, 1)
-			require.Len(t, f.fail(b, *b.items[n].Problem), 1)
+			require.Len(t, f.dispatched(b), len(b.Items))
+		case b.Items[n].Problem != "":
+			require.Equal(t, poisoned, string(b.Items[n].Problem))
+			require.Equal(t, 0, b.Items[n].FailureCount, "a lost lease is no failure of the item's own")
+			require.Equal(t, 4, b.Items[n].AttemptCount)
+			require.Len(t, b.Items, 1)
+			require.Len(t, f.fail(b, string(b.Items[n].Problem)), 1)
 		default:
 			killed++
-			require.Equal(t, killed < 3, len(b.items) > 1, "the last holder holds it alone: %d", killed)
+			require.Equal(t, killed < 3, len(b.Items) > 1, "the last holder holds it alone: %d", killed)
 			f.expire(b.ids()...)
 		}
 	}
@@ -62,11 +63,11 @@ func TestSuspectsAreHandedOverOneAfterAnotherAndCleared(t *testing.T) {
 	for _, id := range ids {
 		b := f.claim(10)
 		require.Equal(t, []int64{id}, b.ids(), "alone, the oldest first")
-		require.True(t, b.more && b.capped, "more items are due: claim again when the worker is free")
-		require.Nil(t, b.items[0].Problem)
+		require.True(t, b.More && b.Capped, "more items are due: claim again when the worker is free")
+		require.Empty(t, b.Items[0].Problem)
 		during := f.claim(10)
-		require.Empty(t, during.items, "no other claim while it holds a suspect")
-		require.True(t, during.more && during.capped)
+		require.Empty(t, during.Items, "no other claim while it holds a suspect")
+		require.True(t, during.More && during.Capped)
 		require.Equal(t, b.ids(), f.dispatched(b))
 	}
 	require.Equal(t, ordinary, f.claim(10).ids())
@@ -97,13 +98,13 @@ func TestASuspectWaitsForAnOwnerThatHoldsNothing(t *testing.T) {
 	f.items(w, 3)
 	for _, owner := range []string{"busy", "other"} {
 		b := f.claimBy(owner, 5)
-		require.Empty(t, b.items, "it holds other items")
-		require.True(t, b.more && b.capped, "its dispatcher claims again when a worker is free")
+		require.Empty(t, b.Items, "it holds other items")
+		require.True(t, b.More && b.Capped, "its dispatcher claims again when a worker is free")
 	}
 	f.dispatched(other)
 	require.Equal(t, suspect, f.claimBy("other", 5).ids(), "it holds nothing any more")
-	require.Len(t, f.claimBy("busy", 1).items, 1, "other items are not delayed")
-	require.Empty(t, f.claimBy("other", 1).items, "except for the suspect's holder")
+	require.Len(t, f.claimBy("busy", 1).Items, 1, "other items are not delayed")
+	require.Empty(t, f.claimBy("other", 1).Items, "except for the suspect's holder")
 	require.Len(t, f.dispatched(busy), 2)
 }
 
@@ -123,8 +124,8 @@ func TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem(t *testing.T) {
 		for range 5 {
 			f.exec(sql.Text("replica_alive"), "replica-1", "dev", 4, lease, "default", "{}")
 			b := f.claim(1)
-			require.Len(t, b.items, 1)
-			if b.items[0].Problem != nil {
+			require.Len(t, b.Items, 1)
+			if b.Items[0].Problem != "" {
 				break
 			}
 			f.exec("update pgdispatch.workflow_execution_queue set lease_expires_at = clock_timestamp()")
@@ -153,8 +154,8 @@ func TestASuspectThatCannotBeClaimedStopsNobody(t *testing.T) {
 		f.items(w, 4)
 		f.claim(1)
 		hide(f, f.suspects(f.tenant("PRO"), 1)[0])
-		require.Len(t, f.claim(1).items, 1)
-		require.Len(t, f.claim(9).items, 2)
+		require.Len(t, f.claim(1).Items, 1)
+		require.Len(t, f.claim(9).Items, 2)
 	})
 }
 
@@ -164,7 +165,7 @@ func TestAnExpiredLeaseThatCannotBePutBackKeepsNoSuspectWaiting(t *testing.T) {
 	locked := f.items(f.tenant("PRO"), 1)
 	f.claim(1)
 	suspect := f.suspects(f.tenant("PRO"), 1)
-	require.Empty(t, f.claim(1).items)
+	require.Empty(t, f.claim(1).Items)
 	f.expire(locked...)
 	f.lock(locked...)
 	require.Equal(t, suspect, f.claim(5).ids())
@@ -177,14 +178,14 @@ func TestASuspectPassesNoLimit(t *testing.T) {
 	suspect := f.suspects(f.tenant("PRO"), 1)
 	f.maxClaims(2)
 	full := f.claim(5)
-	require.Empty(t, full.items)
-	require.True(t, full.more && full.capped, "W delays it, and a freed worker claims again")
+	require.Empty(t, full.Items)
+	require.True(t, full.More && full.Capped, "W delays it, and a freed worker claims again")
 	f.maxClaims(3)
 	require.Equal(t, suspect, f.claim(5).ids())
 	f.exec("update pgdispatch.settings set paused = true")
 	paused := f.claim(5)
-	require.True(t, paused.paused)
-	require.False(t, paused.more)
+	require.True(t, paused.Paused)
+	require.False(t, paused.More)
 }
 
 func TestAnOlderUnansweredStartGoesBeforeASuspect(t *testing.T) {

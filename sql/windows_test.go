@@ -1,8 +1,6 @@
 package sql_test
 
 import (
-	"context"
-	"strconv"
 	"testing"
 	"time"
 
@@ -35,7 +33,7 @@ func TestAnItemIsFoundHoweverLongItsTransactionStaysOpen(t *testing.T) {
 	}
 	require.NoError(t, tx.Commit(t.Context()))
 	require.Subset(t, f.claim(20).ids(), []int64{first, second, third})
-	require.Empty(t, f.claim(20).items)
+	require.Empty(t, f.claim(20).Items)
 }
 
 func TestAClaimThatIsRolledBackForgetsNothing(t *testing.T) {
@@ -49,12 +47,11 @@ func TestAClaimThatIsRolledBackForgetsNothing(t *testing.T) {
 	f.at(f.tenant("PRO"), 77, -time.Second)
 	in, tx := f.begin()
 	rolledBack := in.claimBy("another", 10)
-	require.Len(t, rolledBack.items, 4, "a freed slot, a new workspace and a new priority")
+	require.Len(t, rolledBack.Items, 4, "a freed slot, a new workspace and a new priority")
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Equal(t, rolledBack.ids(), f.claim(10).ids())
 }
 
-// A freed slot counts once, in the first claim whose snapshot sees it, whatever other transactions were open.
 func TestAFreedSlotCountsOnceWhateverWasOpen(t *testing.T) {
 	f, w := openFor(t, "PRO")
 	f.items(w, 30)
@@ -64,19 +61,19 @@ func TestAFreedSlotCountsOnceWhateverWasOpen(t *testing.T) {
 	old.finish(running.ids()[0], "COMPLETED")
 	f.finish(running.ids()[1], "COMPLETED")
 	next := f.claim(5)
-	require.Len(t, next.items, 1, "one of the ends has committed")
-	require.Empty(t, f.claim(5).items)
+	require.Len(t, next.Items, 1, "one of the ends has committed")
+	require.Empty(t, f.claim(5).Items)
 	require.NoError(t, oldTx.Commit(t.Context()))
-	require.Len(t, f.claim(5).items, 1)
-	require.Empty(t, f.claim(5).items)
+	require.Len(t, f.claim(5).Items, 1)
+	require.Empty(t, f.claim(5).Items)
 
 	// The slot is freed in the claim's own transaction.
 	own, ownTx := f.begin()
 	own.finish(running.ids()[2], "COMPLETED")
-	given := len(own.claim(5).items)
+	given := len(own.claim(5).Items)
 	require.NoError(t, ownTx.Commit(t.Context()))
-	require.Equal(t, 1, given+len(f.claim(5).items))
-	require.Empty(t, f.claim(5).items)
+	require.Equal(t, 1, given+len(f.claim(5).Items))
+	require.Empty(t, f.claim(5).Items)
 }
 
 func TestATransactionThatSettledAndIsRolledBackRaisesNoFloor(t *testing.T) {
@@ -87,9 +84,9 @@ func TestATransactionThatSettledAndIsRolledBackRaisesNoFloor(t *testing.T) {
 	f.exec("select setval('pgdispatch.lease_tokens', 10000)")
 	in, tx := f.begin()
 	in.dispatched(held)
-	require.Len(t, in.claimBy("another", 1).items, 1)
+	require.Len(t, in.claimBy("another", 1).Items, 1)
 	require.NoError(t, tx.Rollback(t.Context()))
-	require.Empty(t, f.claim(1).items, "the first lease is still held, and W is 1")
+	require.Empty(t, f.claim(1).Items, "the first lease is still held, and W is 1")
 }
 
 // The workspace's head is locked by a client that then rolls back. No mark reports that, so the workspace must have
@@ -104,16 +101,15 @@ func TestAHeadWhoseLockIsGivenUpIsClaimed(t *testing.T) {
 	require.Equal(t, []int64{behind}, f.claim(1).ids())
 	for range 3 {
 		answer := f.claim(5)
-		require.Empty(t, answer.items, "lower priorities of the workspace wait too")
-		require.False(t, answer.more)
+		require.Empty(t, answer.Items, "lower priorities of the workspace wait too")
+		require.False(t, answer.More)
 	}
-	require.LessOrEqual(t, *f.claim(5).lookAgainIn, 100*time.Millisecond)
+	require.LessOrEqual(t, f.claim(5).LookAgainIn, 100*time.Millisecond)
 	require.NoError(t, tx.Rollback(t.Context()))
 	f.forget()
 	require.Equal(t, []int64{head, below}, f.claimAll(5).ids())
 }
 
-// Items that became due while their workspace was full or paused are found afterwards.
 func TestWhatFellDueWhileItsWorkspaceWasShutIsServedWhenItOpens(t *testing.T) {
 	type given struct{ shut, open string }
 	sqltest.Each(t, map[string]given{
@@ -127,7 +123,7 @@ func TestWhatFellDueWhileItsWorkspaceWasShutIsServedWhenItOpens(t *testing.T) {
 		f.claim(5)
 		f.exec("update pgdispatch.workflow_execution_queue set run_at = now()")
 		f.item(f.tenant("FREE"))
-		require.Len(t, f.claim(5).items, 1, "the later item of the other workspace")
+		require.Len(t, f.claim(5).Items, 1, "the later item of the other workspace")
 		f.claim(5)
 		f.exec(shut.open)
 		require.Contains(t, f.claim(5).ids(), later)
@@ -145,8 +141,8 @@ func TestThousandsOfWorkspacesAtOnceAreAllServed(t *testing.T) {
 	drain := func() (taken int) {
 		for range 20 {
 			answer := f.claim(workspaces)
-			taken += len(answer.items)
-			if !answer.more && (answer.lookAgainIn == nil || *answer.lookAgainIn > 0) {
+			taken += len(answer.Items)
+			if !answer.More && answer.LookAgainIn != 0 {
 				return taken
 			}
 		}
@@ -164,23 +160,4 @@ func TestThousandsOfWorkspacesAtOnceAreAllServed(t *testing.T) {
 		"set status = 'DISPATCHED', dispatched_at = now(), claimed_by = null, lease_expires_at = null")
 	f.exec("select pgdispatch.finish(execution_id, 'COMPLETED') from pgdispatch.workflow_execution_queue")
 	require.Zero(t, drain())
-}
-
-func TestAPreparedTransactionsItemsAreFound(t *testing.T) {
-	f := open(t)
-	allowed := must(strconv.Atoi(one[string](f, "show max_prepared_transactions"))).in(t)
-	if allowed == 0 {
-		return // the server allows no prepared transactions
-	}
-	w := f.tenant("PRO")
-	c := f.conn()
-	c.exec("begin")
-	id := c.item(w)
-	c.exec("prepare transaction '" + w.workspace + "'")
-	defer func() { _, _ = f.pool.Exec(context.Background(), "rollback prepared '"+w.workspace+"'") }()
-	f.item(f.tenant("PRO"))
-	require.Len(t, f.claim(5).items, 1)
-	require.Empty(t, f.claim(5).items)
-	f.exec("commit prepared '" + w.workspace + "'")
-	require.Equal(t, []int64{id}, f.claim(5).ids())
 }

@@ -9,12 +9,9 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
-const insertNamed = `insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, workflow_id)
-	values ($1, $2, $3) returning id`
-
 // named enqueues an item that names its workflow's ID.
 func (f fixture) named(w tenant, workflowID string) int64 {
-	return one[int64](f, insertNamed, w.workspace, w.definition, workflowID)
+	return f.insert(w, 1, "workflow_id", "$4", workflowID)[0]
 }
 
 func TestAWorkflowIDMustBeOneThatNobodyElseUses(t *testing.T) {
@@ -27,7 +24,8 @@ func TestAWorkflowIDMustBeOneThatNobodyElseUses(t *testing.T) {
 		"execution-0B9C1D526A524F3E9D5F6A1F6F0E5B01-and-more": reserved,
 		"/_sys/x": reserved, "temporal-sys-scheduler:x": reserved,
 	} {
-		for _, insert := range []string{insertNamed, "select id from pgdispatch.enqueue($1, $2, workflow_id => $3)",
+		for _, insert := range []string{insertWith("workflow_id"),
+			"select id from pgdispatch.enqueue($1, $2, workflow_id => $3)",
 			"insert into pgdispatch.enqueue (workspace_id, workflow_definition_id, workflow_id) values ($1, $2, $3)"} {
 			refused := f.refused(insert, w.workspace, w.definition, id)
 			require.Equal(t, "PGD15", refused.Code, "%.50q", id)
@@ -38,10 +36,9 @@ func TestAWorkflowIDMustBeOneThatNobodyElseUses(t *testing.T) {
 	}
 	for _, id := range []string{"x", strings.Repeat("ä", 500), "execution-17", "order 17's \"best\" \\ näxt"} {
 		item := f.named(w, id)
-		require.Equal(t, "PGD21",
-			f.refused("update pgdispatch.workflow_execution_queue set workflow_id = 'y' where id = $1", item).Code)
+		f.refusedAs("PGD21", "", "update pgdispatch.workflow_execution_queue set workflow_id = 'y' where id = $1", item)
 	}
-	require.Equal(t, "23514", f.refused("update pgdispatch.workflow_definitions set workflow_id_policy = 'maybe'").Code)
+	f.refusedAs("23514", "", "update pgdispatch.workflow_definitions set workflow_id_policy = 'maybe'")
 }
 
 func TestAReplacedItemAndAReplayKeepTheirWorkflowID(t *testing.T) {
@@ -50,8 +47,8 @@ func TestAReplacedItemAndAReplayKeepTheirWorkflowID(t *testing.T) {
 	f.enqueue(w, 2, "key => 'a', on_conflict => 'replace', workflow_id => 'order-2'")
 	id := "select workflow_id from pgdispatch.workflow_execution_queue where id = $1"
 	require.Equal(t, "order-1", one[string](f, id, waits.ID))
-	item := f.claim(1).items[0]
-	f.exec(sql.Text("fail"), []int64{waits.ID}, []int64{*item.LeaseToken}, []string{"no"})
+	item := f.claim(1).Items[0]
+	f.exec(sql.Text("fail"), []int64{waits.ID}, []int64{item.Token}, []string{"no"})
 	replay := one[int64](f, "select id from pgdispatch.replay($1)", waits.ExecutionID)
 	require.Equal(t, "order-1", one[string](f, id, replay))
 }
@@ -77,8 +74,8 @@ func TestOfItemsOfOneWorkflowIDOneIsStartedFirst(t *testing.T) {
 	behind := func(id int64) bool { return one[bool](f, sql.Text("behind"), id) }
 	tokens := map[int64]int64{}
 	for range 3 {
-		for _, item := range f.claim(1).items {
-			tokens[*item.ID] = *item.LeaseToken
+		for _, item := range f.claim(1).Items {
+			tokens[item.ID] = item.Token
 		}
 	}
 	require.Len(t, tokens, 3)

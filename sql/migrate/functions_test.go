@@ -29,8 +29,7 @@ func TestUpReplacesTheFunctionsThatHaveChangedAndNoOther(t *testing.T) {
 	execute(t, conn, otherBody)
 	execute(t, conn, otherRecord)
 	require.NotEqual(t, bodies, read[string](t, conn, bodyOf))
-	state, err := migrate.Status(t.Context(), conn)
-	require.NoError(t, err)
+	state := status(t, conn)
 	require.Equal(t, []string{"error_kind"}, state.Outdated)
 
 	steps := []migrate.Step{}
@@ -40,8 +39,7 @@ func TestUpReplacesTheFunctionsThatHaveChangedAndNoOther(t *testing.T) {
 	require.Equal(t, bodies, read[string](t, conn, bodyOf))
 	require.Equal(t, "error_kind",
 		read[string](t, conn, "select name from pgdispatch.applied_functions order by applied_at desc limit 1"))
-	state, err = migrate.Status(t.Context(), conn)
-	require.NoError(t, err)
+	state = status(t, conn)
 	require.Empty(t, state.Outdated)
 }
 
@@ -124,8 +122,7 @@ func TestASchemaFromBeforeTheBaselineIsRefusedWithWhatToDo(t *testing.T) {
 	for _, table := range []string{"schema_version", "migrations"} {
 		execute(t, conn, "create schema pgdispatch; create table pgdispatch."+table+" as select 10 as version")
 		before := relations(t, conn)
-		state, err := migrate.Status(t.Context(), conn)
-		require.NoError(t, err)
+		state := status(t, conn)
 		require.Equal(t, migrate.State{Newest: migrate.Newest(), Names: state.Names, BeforeBaseline: 10}, state)
 		for _, err := range []error{state.Err(), migrate.Up(t.Context(), conn, nil), migrate.To(t.Context(), conn, 0, nil)} {
 			old := &migrate.BeforeBaselineError{}
@@ -148,8 +145,7 @@ func TestABinaryFromBeforeTheBaselineFindsNoSchemaToStartOn(t *testing.T) {
 	require.True(t, read[bool](t, conn,
 		"select to_regclass('pgdispatch.schema_version') is null and to_regclass('pgdispatch.migrations') is null"))
 	execute(t, conn, "create table pgdispatch.migrations as select 0 as version") // as its failed `migrate up` leaves it
-	state, err := migrate.Status(t.Context(), conn)
-	require.NoError(t, err)
+	state := status(t, conn)
 	require.NoError(t, state.Err())
 	require.Equal(t, migrate.Newest(), state.Current)
 }
@@ -202,8 +198,7 @@ func TestMigrateUpRepairsIndexesTriggersAndFunctions(t *testing.T) {
 		alter table pgdispatch.workspaces alter column plan drop default;
 		alter table pgdispatch.rates reset (fillfactor), set (autovacuum_enabled = off);
 		alter table pgdispatch.marks set (autovacuum_vacuum_threshold = 50, toast_tuple_target = 4080)`)
-	state, err := migrate.Status(t.Context(), conn)
-	require.NoError(t, err)
+	state := status(t, conn)
 	require.Empty(t, state.Outdated, "what was applied is of this version")
 	require.Equal(t, []string{"error_kind", "waiting_of", "triggers"}, state.Damaged)
 	byHand := []string{"workspaces.plan altered", "marks.autovacuum_vacuum_threshold altered", "rates without autovacuum",

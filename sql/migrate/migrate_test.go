@@ -36,28 +36,28 @@ func read[T any](t *testing.T, conn *pgx.Conn, query string) (value T) {
 	return value
 }
 
+func status(t *testing.T, conn *pgx.Conn) migrate.State {
+	t.Helper()
+	state, err := migrate.Status(t.Context(), conn)
+	require.NoError(t, err)
+	return state
+}
+
 func relations(t *testing.T, conn *pgx.Conn) int {
 	t.Helper()
-	var count int
-	require.NoError(t, conn.QueryRow(t.Context(),
-		"select count(*) from pg_class where relnamespace in (select oid from pg_namespace where nspname !~ '^pg_' "+
-			"and nspname <> 'information_schema')").
-		Scan(&count))
-	return count
+	return read[int](t, conn, `select count(*) from pg_class
+		where relnamespace in (select oid from pg_namespace where nspname !~ '^pg_' and nspname <> 'information_schema')`)
 }
 
 func TestStatusOfAnEmptyDatabaseChangesNothing(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, sqltest.EmptyURL(t))
-	state, err := migrate.Status(t.Context(), conn)
-	require.NoError(t, err)
+	state := status(t, conn)
 	require.Zero(t, state.Current)
 	require.Equal(t, migrate.Newest(), state.Newest)
 	require.Len(t, state.Names, int(state.Newest))
 	require.Zero(t, relations(t, conn))
-	var exists bool
-	require.NoError(t, conn.QueryRow(t.Context(), "select to_regnamespace('pgdispatch') is not null").Scan(&exists))
-	require.False(t, exists)
+	require.True(t, read[bool](t, conn, "select to_regnamespace('pgdispatch') is null"))
 }
 
 func TestUpReportsEachStepAndTwiceIsANoOp(t *testing.T) {
@@ -75,8 +75,7 @@ func TestUpReportsEachStepAndTwiceIsANoOp(t *testing.T) {
 	require.NoError(t, migrate.Up(t.Context(), conn, report))
 	require.Empty(t, steps)
 	require.Equal(t, before, relations(t, conn))
-	state, err := migrate.Status(t.Context(), conn)
-	require.NoError(t, err)
+	state := status(t, conn)
 	require.Equal(t, state.Newest, state.Current)
 	require.Empty(t, state.Outdated)
 }
@@ -97,8 +96,7 @@ func TestManyMigrateAtOnce(t *testing.T) {
 	}
 	require.NoError(t, replicas.Wait())
 	require.Len(t, steps, int(migrate.Newest())+len(sql.Functions()), "exactly one migrator takes each step")
-	state, err := migrate.Status(t.Context(), connect(t, url))
-	require.NoError(t, err)
+	state := status(t, connect(t, url))
 	require.Equal(t, migrate.Newest(), state.Current)
 }
 
@@ -108,8 +106,7 @@ func TestAVersionThatThereIsNotIsRefused(t *testing.T) {
 	for _, version := range []int32{-1, migrate.Newest() + 1} {
 		require.ErrorContains(t, migrate.To(t.Context(), conn, version, nil), fmt.Sprintf("migrate to version %d: ", version))
 	}
-	state, err := migrate.Status(t.Context(), conn)
-	require.NoError(t, err)
+	state := status(t, conn)
 	require.Equal(t, state.Newest, state.Current)
 }
 
@@ -118,34 +115,30 @@ func TestAMigrationThatFailsLeavesTheVersionBeforeIt(t *testing.T) {
 	conn := connect(t, sqltest.EmptyURL(t))
 	execute(t, conn, "create schema pgdispatch; create table pgdispatch.workspaces ()")
 	require.ErrorContains(t, migrate.Up(t.Context(), conn, nil), "workspaces")
-	state, err := migrate.Status(t.Context(), conn)
-	require.NoError(t, err)
+	state := status(t, conn)
 	require.Zero(t, state.Current)
 	execute(t, conn, "drop table pgdispatch.workspaces")
 	require.NoError(t, migrate.Up(t.Context(), connect(t, conn.Config().ConnString()), nil), "the lock is free")
 }
 
 func TestTriggersAreReplacedWithoutADeadlockWithATransactionThatWritesSeveralTables(t *testing.T) {
-	t.Parallel()
-	for name, outdate := range map[string]string{
+	sqltest.Each(t, map[string]string{
 		"changed": "update pgdispatch.applied_functions set sha256 = '' where name = 'triggers'",
 		"refuse_truncate is missing": `do $$ declare guarded regclass; begin
 			for guarded in select t.tgrelid from pg_trigger t where t.tgname = 'refuse_truncate' loop
 				execute format('drop trigger refuse_truncate on %s', guarded);
 			end loop; end $$`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			url := sqltest.URL(t)
-			application, migrating, watching := connect(t, url), connect(t, url), connect(t, url)
-			execute(t, migrating, outdate)
-			migrated := upWaitsFor(t, migrating, application, watching)
-			execute(t, application, "set local lock_timeout = '100ms'")
-			execute(t, application, "update pgdispatch.workflow_execution_queue set status = status")
-			execute(t, application, "commit")
-			require.NoError(t, <-migrated)
-		})
-	}
+	}, func(t *testing.T, outdate string) {
+		t.Parallel()
+		url := sqltest.URL(t)
+		application, migrating, watching := connect(t, url), connect(t, url), connect(t, url)
+		execute(t, migrating, outdate)
+		migrated := upWaitsFor(t, migrating, application, watching)
+		execute(t, application, "set local lock_timeout = '100ms'")
+		execute(t, application, "update pgdispatch.workflow_execution_queue set status = status")
+		execute(t, application, "commit")
+		require.NoError(t, <-migrated)
+	})
 }
 
 // upWaitsFor begins a transaction of an application that writes executions, and migrates until that waits for it.
@@ -163,23 +156,21 @@ func upWaitsFor(t *testing.T, migrating, application, watching *pgx.Conn) (migra
 }
 
 func TestAMigrationGivesWayToATransactionThatNeedsATableWhichItHasLocked(t *testing.T) {
-	t.Parallel()
-	for ends, deadlockTimeout := range map[string]string{"a wait that is too long": "1min", "a deadlock": "250ms"} {
-		t.Run(ends, func(t *testing.T) {
-			t.Parallel()
-			url := sqltest.URL(t)
-			application, migrating, watching := connect(t, url), connect(t, url), connect(t, url)
-			const activities = 8 // locks workflow_definitions, then workflow_executions
-			require.NoError(t, migrate.To(t.Context(), migrating, activities-1, nil))
-			execute(t, migrating, "set deadlock_timeout = '"+deadlockTimeout+"'")
-			execute(t, application, "set deadlock_timeout = '5s'")
-			migrated := upWaitsFor(t, migrating, application, watching)
-			execute(t, application, "update pgdispatch.workflow_definitions set name = name")
-			execute(t, application, "commit")
-			require.NoError(t, <-migrated)
-			state, err := migrate.Status(t.Context(), watching)
-			require.NoError(t, err)
-			require.Equal(t, state.Newest, state.Current)
-		})
-	}
+	sqltest.Each(t, map[string]string{
+		"a wait that is too long": "1min", "a deadlock": "250ms",
+	}, func(t *testing.T, deadlockTimeout string) {
+		t.Parallel()
+		url := sqltest.URL(t)
+		application, migrating, watching := connect(t, url), connect(t, url), connect(t, url)
+		const activities = 8 // locks workflow_definitions, then workflow_executions
+		require.NoError(t, migrate.To(t.Context(), migrating, activities-1, nil))
+		execute(t, migrating, "set deadlock_timeout = '"+deadlockTimeout+"'")
+		execute(t, application, "set deadlock_timeout = '5s'")
+		migrated := upWaitsFor(t, migrating, application, watching)
+		execute(t, application, "update pgdispatch.workflow_definitions set name = name")
+		execute(t, application, "commit")
+		require.NoError(t, <-migrated)
+		state := status(t, watching)
+		require.Equal(t, state.Newest, state.Current)
+	})
 }

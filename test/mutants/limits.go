@@ -129,7 +129,7 @@ var limits = []mutant{
 		"./sql", "TestARateLimitGivesOneSecondsWorthAtOnceAndThenByTime"},
 	{"a rate applies until it is changed", "tokens accumulated before a change of the rate are computed with the new rate",
 		[]edit{{limitsFile, "r.tokens + r.per_second *", "r.tokens + w.max_starts_per_second *"}},
-		"./sql", "TestWhatWasSavedUpWasSavedUpAtTheRateOfThen"},
+		"./sql", "TestARateChangesLive"},
 	{"a new rate applies from its claim on", "a bucket keeps its old rate if nothing was claimed",
 		[]edit{{debitFile, "(n.items > 0 or b.per_second <> s.rate)", "n.items > 0"}},
 		"./sql", "TestARateChangesLive"},

@@ -40,7 +40,7 @@ var policy = []mutant{
 		"./dispatch", "TestPanicInStartIsContainedAndRetriedAsUnknown"},
 	{"quarantine after three lost holders", "an item can kill any number of holders",
 		[]edit{{claimFile, "q.lost_lease_count >= 3", "false"}},
-		"./sql", "TestAnItemThatLostItsHolderThreeTimesIsAProblem"},
+		"./sql", "TestAPoisonItemFailsAfterThreeHoldersAndTakesNobodyAlong"},
 	{"suspect is claimed alone", "an item that lost two holders is claimed together with others",
 		[]edit{
 			{lookFile, "q.lost_lease_count >= 2 as suspect", "false as suspect"},
