@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
@@ -51,11 +50,7 @@ func TestARenewedCertificateAppliesFromTheNextConnectionOn(t *testing.T) {
 	cert, key := issued(t, 1)
 	replace(certificate.CertFile, cert)
 	replace(certificate.KeyFile, key)
-	listener := must.Get(Listen(t.Context(), "127.0.0.1:0")).In(t)
-	a := &Server{Listener: listener, Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet(),
-		Certificate: certificate}
-	go func() { _ = a.Run(t.Context()) }()
-	address := listener.Addr().String()
+	address := serving(t, &Server{Certificate: certificate})
 	served := func() int64 {
 		conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // reads the serial number
 		require.NoError(t, err)

@@ -25,10 +25,7 @@ func dial(t *testing.T, address, text string) net.Conn {
 
 func TestProbesAnswerHoweverManyConnectionsAreHeld(t *testing.T) {
 	t.Parallel()
-	listener := must.Get(Listen(t.Context(), "127.0.0.1:0")).In(t)
-	a := &Server{Listener: listener, Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet()}
-	go func() { _ = a.Run(t.Context()) }()
-	address := listener.Addr().String()
+	address := serving(t, &Server{})
 	var held []net.Conn
 	for range mostConnections {
 		held = append(held, dial(t, address, ""), dial(t, address, "GET /livez HTTP/1.1\r\nHost: x\r\n"),

@@ -35,12 +35,20 @@ func messages(t *testing.T, out *bytes.Buffer, attribute string) (all []string) 
 	return all
 }
 
-func TestAnOutageOfPostgresIsLoggedOnceAMinuteAndItsEnd(t *testing.T) {
+// trying runs a test in a bubble, with a log that knows outages and what it has written.
+func trying(t *testing.T, test func(t *testing.T, out *bytes.Buffer, outages *Outages, log *slog.Logger)) {
+	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		out := &bytes.Buffer{}
 		outages := NewOutages(slog.NewJSONHandler(out, nil))
-		sweeper, presence := slog.New(outages).With("component", "sweeper"), slog.New(outages)
+		test(t, out, outages, slog.New(outages))
+	})
+}
+
+func TestAnOutageOfPostgresIsLoggedOnceAMinuteAndItsEnd(t *testing.T) {
+	trying(t, func(t *testing.T, out *bytes.Buffer, outages *Outages, presence *slog.Logger) {
+		sweeper := presence.With("component", "sweeper")
 		lost := fmt.Errorf("sweep: %w", io.ErrUnexpectedEOF)
 		outages.Answered(t.Context())
 		for n := range 90 {
@@ -66,11 +74,8 @@ func TestAnOutageOfPostgresIsLoggedOnceAMinuteAndItsEnd(t *testing.T) {
 }
 
 func TestAServerThatGoesAwayConnectionByConnectionIsOneOutage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		out := &bytes.Buffer{}
-		outages := NewOutages(slog.NewJSONHandler(out, nil))
-		sweeper, listener := slog.New(outages).With("component", "sweeper"), slog.New(outages).With("component", "listener")
+	trying(t, func(t *testing.T, out *bytes.Buffer, outages *Outages, log *slog.Logger) {
+		sweeper, listener := log.With("component", "sweeper"), log.With("component", "listener")
 		outages.Answered(t.Context())
 		listener.Warn("Listener lost its connection", "error", io.ErrUnexpectedEOF)
 		time.Sleep(time.Millisecond)
@@ -86,11 +91,8 @@ func TestAServerThatGoesAwayConnectionByConnectionIsOneOutage(t *testing.T) {
 }
 
 func TestConnectionsLostOneAfterAnotherAreOneLineAMinute(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		out := &bytes.Buffer{}
-		outages := NewOutages(slog.NewJSONHandler(out, nil))
-		sweeper, signaler := slog.New(outages).With("component", "sweeper"), slog.New(outages).With("component", "signaler")
+	trying(t, func(t *testing.T, out *bytes.Buffer, outages *Outages, log *slog.Logger) {
+		sweeper, signaler := log.With("component", "sweeper"), log.With("component", "signaler")
 		for range 31 {
 			sweeper.Error("Cannot sweep", "error", io.ErrUnexpectedEOF)
 			outages.Answered(t.Context())
@@ -104,10 +106,7 @@ func TestConnectionsLostOneAfterAnotherAreOneLineAMinute(t *testing.T) {
 }
 
 func TestARepeatedWarningIsLoggedOnceAMinuteAndALineAboutAnItemAlways(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		out := &bytes.Buffer{}
-		log := slog.New(NewOutages(slog.NewJSONHandler(out, nil)))
+	trying(t, func(t *testing.T, out *bytes.Buffer, outages *Outages, log *slog.Logger) {
 		for range 61 {
 			log.With("component", "a").Warn("Cannot look", "error", errors.New("no privilege"))
 			log.With("component", "b").Warn("Cannot look", "error", errors.New("no privilege"))
@@ -124,11 +123,7 @@ func TestARepeatedWarningIsLoggedOnceAMinuteAndALineAboutAnItemAlways(t *testing
 }
 
 func TestAServerThatIsStoppedIsAnOutageAndASlowStatementIsNot(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		out := &bytes.Buffer{}
-		outages := NewOutages(slog.NewJSONHandler(out, nil))
-		log := slog.New(outages)
+	trying(t, func(t *testing.T, out *bytes.Buffer, outages *Outages, log *slog.Logger) {
 		outages.Answered(t.Context())
 		silent := func() error {
 			ctx, cancel := postgres.Bound(t.Context(), time.Nanosecond, "finish")

@@ -14,11 +14,6 @@ import (
 
 const patience = 10 * time.Second
 
-// polite is a shell script that reports when it is ready and handles SIGTERM as given.
-func polite(atTerm string) string {
-	return `trap '` + atTerm + `' TERM; echo ready; while :; do sleep 0.01; done`
-}
-
 func startShell(t *testing.T, logPath, script string) *Process {
 	t.Helper()
 	p, err := Start(Spec{Name: "shell", Program: "sh", Args: []string{"-c", script}, LogPath: logPath})
@@ -29,8 +24,10 @@ func startShell(t *testing.T, logPath, script string) *Process {
 
 func newLog(t *testing.T) string { return filepath.Join(t.TempDir(), "log") }
 
-func awaitReady(t *testing.T, p *Process) {
+// startPolite starts a shell that handles SIGTERM as given, and waits until it has reported that it is ready.
+func startPolite(t *testing.T, atTerm string) *Process {
 	t.Helper()
+	p := startShell(t, newLog(t), `trap '`+atTerm+`' TERM; echo ready; while :; do sleep 0.01; done`)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, p.Await(ctx, func() error {
@@ -39,13 +36,12 @@ func awaitReady(t *testing.T, p *Process) {
 		}
 		return nil
 	}))
+	return p
 }
 
 func TestProcessThatEndsInOrder(t *testing.T) {
 	t.Parallel()
-	p := startShell(t, newLog(t), polite("exit 0"))
-	awaitReady(t, p)
-
+	p := startPolite(t, "exit 0")
 	require.NoError(t, p.Alive())
 	require.NoError(t, p.Stop(patience))
 	require.ErrorContains(t, p.Alive(), "shell ended (exit status 0)")
@@ -54,17 +50,13 @@ func TestProcessThatEndsInOrder(t *testing.T) {
 
 func TestProcessThatEndsInDisorder(t *testing.T) {
 	t.Parallel()
-	p := startShell(t, newLog(t), polite("echo cannot; exit 3"))
-	awaitReady(t, p)
-
+	p := startPolite(t, "echo cannot; exit 3")
 	require.ErrorContains(t, p.Stop(patience), "stop shell: exit status 3; the end of "+p.LogPath+":\nready\ncannot")
 }
 
 func TestProcessThatDoesNotEndIsKilled(t *testing.T) {
 	t.Parallel()
-	p := startShell(t, newLog(t), polite(""))
-	awaitReady(t, p)
-
+	p := startPolite(t, "")
 	require.ErrorContains(t, p.Stop(50*time.Millisecond), "still there 50ms after SIGTERM, killed")
 	require.False(t, p.Running())
 }
@@ -83,8 +75,7 @@ func TestWaitEndsWithTheProcessOrTheContext(t *testing.T) {
 	never := func() error { return errors.New("not yet") }
 	require.ErrorContains(t, startShell(t, newLog(t), `echo no; exit 1`).Await(t.Context(), never), "exit status 1")
 
-	p := startShell(t, newLog(t), polite("exit 0"))
-	awaitReady(t, p)
+	p := startPolite(t, "exit 0")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("no time"))
 	err := p.Await(ctx, never)

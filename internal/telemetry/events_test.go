@@ -215,17 +215,9 @@ func series(t *testing.T, about *Telemetry, name string) map[string]float64 {
 	return all
 }
 
-func observed(t *testing.T, queue *fakeQueue, limits int) *Telemetry {
-	t.Helper()
-	about, _ := measured(t)
-	require.NoError(t,
-		about.Observe(&Gauges{Queue: queue, Limits: limits, Ready: ready, Watches: func() int { return 0 }}))
-	return about
-}
-
 func TestTheMostUsedLimitsHaveGaugesAndTheOthersASum(t *testing.T) {
 	t.Parallel()
-	about := observed(t, limited(), 3)
+	about := observed(t, &Gauges{Queue: limited(), Limits: 3})
 	inWorkspace := "key=smtp workspace_id=" + aWorkspace + " "
 	require.Equal(t, map[string]float64{"key=smtp ": 4, inWorkspace: 1, "key=other ": 9,
 		"key=other workspace_id=other ": 5}, series(t, about, "pgdispatch_limit_active"))
@@ -235,14 +227,15 @@ func TestTheMostUsedLimitsHaveGaugesAndTheOthersASum(t *testing.T) {
 	require.Equal(t, map[string]float64{"key=smtp ": 1, inWorkspace: 0, "key=other ": 0},
 		series(t, about, "pgdispatch_limit_full"))
 
-	require.Len(t, series(t, observed(t, limited(), 1), "pgdispatch_limit_active"), 2, "no more than are allowed")
+	one := observed(t, &Gauges{Queue: limited(), Limits: 1})
+	require.Len(t, series(t, one, "pgdispatch_limit_active"), 2, "no more than are allowed")
 }
 
 func TestTheOtherGaugesDoNotNeedTheLimits(t *testing.T) {
 	t.Parallel()
 	queue := limited()
 	queue.limitsErr = errors.New("function does not exist")
-	about := observed(t, queue, 3)
+	about := observed(t, &Gauges{Queue: queue, Limits: 3})
 	require.Empty(t, series(t, about, "pgdispatch_limit_active"))
 	requireValue(t, about, "pgdispatch_replicas", 1)
 	requireValue(t, about, "pgdispatch_database_up", 1)

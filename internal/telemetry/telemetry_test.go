@@ -129,7 +129,15 @@ func (f *fakeQueue) LimitUse(_ context.Context, atMost int) (operate.LimitUse, e
 	return f.limits, f.limitsErr
 }
 
-func ready(context.Context) bool { return true }
+// observed returns a telemetry of a ready replica with seven watches, and with these gauges.
+func observed(t *testing.T, gauges *Gauges) *Telemetry {
+	t.Helper()
+	about, _ := measured(t)
+	gauges.Ready = func(context.Context) bool { return true }
+	gauges.Watches = func() int { return 7 }
+	require.NoError(t, about.Observe(gauges))
+	return about
+}
 
 func TestTheDatabaseIsAskedOnceInAWhileHoweverManyScrape(t *testing.T) {
 	t.Parallel()
@@ -159,11 +167,7 @@ func TestALookThatTakesTooLongIsGivenUp(t *testing.T) {
 
 func TestWithoutADatabaseTheQueuesGaugesAreNotThere(t *testing.T) {
 	t.Parallel()
-	about, _ := measured(t)
-	require.NoError(t,
-		about.Observe(&Gauges{Queue: &fakeQueue{err: errors.New("gone")}, Ready: ready, Workers: 3, Watches: func() int {
-			return 0
-		}}))
+	about := observed(t, &Gauges{Queue: &fakeQueue{err: errors.New("gone")}, Workers: 3})
 	about.Paused(2, true, errors.New("why"))
 	for name, want := range map[string]float64{
 		"pgdispatch_database_up": 0, "pgdispatch_workers": 3, "pgdispatch_ready": 1, "pgdispatch_breaker_open": 1,
@@ -177,10 +181,8 @@ func TestWithoutADatabaseTheQueuesGaugesAreNotThere(t *testing.T) {
 
 func TestUnansweredStartsHaveGaugesOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	about, _ := measured(t)
-	hour := time.Hour
-	queue := &fakeQueue{depth: operate.Depth{Pending: 2, Unanswered: 3, OldestUnanswered: &hour}}
-	require.NoError(t, about.Observe(&Gauges{Queue: queue, Ready: ready, Watches: func() int { return 7 }}))
+	about := observed(t, &Gauges{Queue: &fakeQueue{depth: operate.Depth{Pending: 2, Unanswered: 3,
+		OldestUnanswered: new(time.Hour)}}})
 	requireValue(t, about, "pgdispatch_queue_items PENDING", 2)
 	requireValue(t, about, "pgdispatch_queue_items UNANSWERED", 3)
 	requireValue(t, about, "pgdispatch_oldest_unanswered_seconds", 3600)
@@ -189,11 +191,7 @@ func TestUnansweredStartsHaveGaugesOfTheirOwn(t *testing.T) {
 func TestWorkspacesAreNamedOnlyWhereThatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for workspaces, want := range map[int]float64{0: -1, 1: 0} {
-		about, _ := measured(t)
-		require.NoError(t,
-			about.Observe(&Gauges{Queue: &fakeQueue{}, Ready: ready, Workspaces: workspaces, Watches: func() int {
-				return 7
-			}}))
+		about := observed(t, &Gauges{Queue: &fakeQueue{}, Workspaces: workspaces})
 		requireValue(t, about, "pgdispatch_workspace_waiting", want)
 	}
 }

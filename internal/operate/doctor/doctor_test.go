@@ -52,6 +52,9 @@ func TestDoctorJudgesServers(t *testing.T) {
 	for _, f := range checkServer(good()) {
 		require.Equal(t, Fine, f.Severity, "%v", f)
 	}
+	setting := func(name, value string) func(*operate.Server) {
+		return func(s *operate.Server) { s.Settings[name] = value }
+	}
 	for _, row := range []struct {
 		check   string
 		want    Severity
@@ -61,34 +64,19 @@ func TestDoctorJudgesServers(t *testing.T) {
 		{"postgres version", Fine, "15.1", func(s *operate.Server) { s.Version, s.VersionText = 150001, "15.1" }},
 		{"postgres version", Warning, "19beta1", func(s *operate.Server) { s.Version, s.VersionText = 190000, "19beta1" }},
 		{"encoding", Problem, "the database's encoding is LATIN1", func(s *operate.Server) { s.Encoding = "LATIN1" }},
-		{"durability", Problem, "fsync off", func(s *operate.Server) { s.Settings["fsync"] = "off" }},
-		{"durability", Problem, "full_page_writes off", func(s *operate.Server) { s.Settings["full_page_writes"] = "off" }},
-		{"synchronous_commit", Warning, "synchronous_commit is off by default", func(s *operate.Server) {
-			s.Settings["synchronous_commit"] = "off"
-		}},
-		{"autovacuum", Problem, "autovacuum off", func(s *operate.Server) { s.Settings["autovacuum"] = "off" }},
-		{"autovacuum", Problem, "track_counts off", func(s *operate.Server) { s.Settings["track_counts"] = "off" }},
-		{"timeouts", Warning, "role app: statement_timeout is 9s", func(s *operate.Server) {
-			s.Settings["statement_timeout"] = "9000"
-		}},
-		{"timeouts", Fine, "role app has no timeouts that would abort a replica's statements", func(s *operate.Server) {
-			s.Settings["statement_timeout"] = "10000"
-		}},
-		{"timeouts", Warning, "role app: lock_timeout is 100ms", func(s *operate.Server) {
-			s.Settings["lock_timeout"] = "100"
-		}},
-		{"timeouts", Warning, "role app: idle_session_timeout is 1h0m0s", func(s *operate.Server) {
-			s.Settings["idle_session_timeout"] = "3600000"
-		}},
-		{"timeouts", Warning, "role app: transaction_timeout is 1s", func(s *operate.Server) {
-			s.Settings["transaction_timeout"] = "1000"
-		}},
-		{"transactions", Problem, "default_transaction_read_only is on", func(s *operate.Server) {
-			s.Settings["default_transaction_read_only"] = "on"
-		}},
-		{"transactions", Problem, "session_replication_role is replica", func(s *operate.Server) {
-			s.Settings["session_replication_role"] = "replica"
-		}},
+		{"durability", Problem, "fsync off", setting("fsync", "off")},
+		{"durability", Problem, "full_page_writes off", setting("full_page_writes", "off")},
+		{"synchronous_commit", Warning, "synchronous_commit is off by default", setting("synchronous_commit", "off")},
+		{"autovacuum", Problem, "autovacuum off", setting("autovacuum", "off")},
+		{"autovacuum", Problem, "track_counts off", setting("track_counts", "off")},
+		{"timeouts", Warning, "role app: statement_timeout is 9s", setting("statement_timeout", "9000")},
+		{"timeouts", Fine, "role app has no timeouts that would abort a replica's statements",
+			setting("statement_timeout", "10000")},
+		{"timeouts", Warning, "role app: lock_timeout is 100ms", setting("lock_timeout", "100")},
+		{"timeouts", Warning, "role app: idle_session_timeout is 1h0m0s", setting("idle_session_timeout", "3600000")},
+		{"timeouts", Warning, "role app: transaction_timeout is 1s", setting("transaction_timeout", "1000")},
+		{"transactions", Problem, "default_transaction_read_only is on", setting("default_transaction_read_only", "on")},
+		{"transactions", Problem, "session_replication_role is replica", setting("session_replication_role", "replica")},
 		{"connections", Warning, "86 of 97 are in use", func(s *operate.Server) { s.Connections = 86 }},
 		{"connections", Fine, "85 of 97 are in use", func(s *operate.Server) { s.Connections = 85 }},
 		{"notification queue", Fine, "9 % full", func(s *operate.Server) { s.NotifyUsage = 0.09 }},

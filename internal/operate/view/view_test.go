@@ -103,37 +103,36 @@ func TestConcernsSayTheWorstFirst(t *testing.T) {
 	well := operate.Overview{Depth: operate.Depth{MaxClaims: 100, DeadLettersExact: true},
 		Replicas: []operate.Replica{{}, {}}}
 	require.Empty(t, Concerns(well))
+	replicas := func(states ...operate.ReplicaState) func(o *operate.Overview) {
+		return func(o *operate.Overview) {
+			o.Replicas = nil
+			for _, state := range states {
+				o.Replicas = append(o.Replicas, operate.Replica{State: state})
+			}
+		}
+	}
+	away := operate.ReplicaState{BreakerOpen: true}
 	for what, change := range map[string]func(o *operate.Overview){
-		"No replica is running": func(o *operate.Overview) { o.Replicas = nil },
-		"Dispatching is paused": func(o *operate.Overview) { o.Depth.Paused = true },
-		"max-claims is 0":       func(o *operate.Overview) { o.Depth.MaxClaims = 0 },
-		"no workflows from any replica": func(o *operate.Overview) {
-			o.Replicas = []operate.Replica{{State: operate.ReplicaState{BreakerOpen: true}}}
-		},
-		"no workflows from 1 of 2 replicas": func(o *operate.Overview) {
-			o.Replicas = []operate.Replica{{State: operate.ReplicaState{BreakerOpen: true}}, {}}
-		},
-		"1 of 1 replicas do not listen": func(o *operate.Overview) {
-			o.Replicas = []operate.Replica{{State: operate.ReplicaState{Listening: ptr(false)}}}
-		},
+		"No replica is running":             replicas(),
+		"Dispatching is paused":             func(o *operate.Overview) { o.Depth.Paused = true },
+		"max-claims is 0":                   func(o *operate.Overview) { o.Depth.MaxClaims = 0 },
+		"no workflows from any replica":     replicas(away),
+		"no workflows from 1 of 2 replicas": replicas(away, operate.ReplicaState{}),
+		"1 of 1 replicas do not listen":     replicas(operate.ReplicaState{Listening: ptr(false)}),
 		"prevents the claim of 1 item. Item 7: no": func(o *operate.Overview) {
-			o.Depth.Parked,
-				o.Depth.ParkedFirst = 1, "7: no"
+			o.Depth.Parked, o.Depth.ParkedFirst = 1, "7: no"
 		},
 		"notification queue of Postgres is 12 % full": func(o *operate.Overview) { o.Depth.NotifyQueue = 0.12 },
 		"1 start is unanswered for 1 h 0 min. It holds": func(o *operate.Overview) {
-			o.Depth.Unanswered,
-				o.Depth.OldestUnanswered = 1, ptr(time.Hour)
+			o.Depth.Unanswered, o.Depth.OldestUnanswered = 1, ptr(time.Hour)
 		},
 		"1 dead letter waits": func(o *operate.Overview) { o.Depth.DeadLetters = 1 },
 		"At least 9,000 dead letters wait": func(o *operate.Overview) {
-			o.Depth.DeadLetters,
-				o.Depth.DeadLettersExact = 9000, false
+			o.Depth.DeadLetters, o.Depth.DeadLettersExact = 9000, false
 		},
 		"due for 1 h 0 min.": func(o *operate.Overview) { o.Depth.OldestWaiting = ptr(time.Hour) },
 		"all 100 leases are in use": func(o *operate.Overview) {
-			o.Depth.OldestWaiting,
-				o.Depth.Claimed = ptr(time.Hour), 100
+			o.Depth.OldestWaiting, o.Depth.Claimed = ptr(time.Hour), 100
 		},
 	} {
 		o := well
