@@ -284,24 +284,6 @@ func TestAStatementIsInTheFolderOfThePackageThatExecutesIt(t *testing.T) {
 	require.Equal(t, map[string]string{"cancel": "client"}, unused)
 }
 
-var logCall = regexp.MustCompile(`(?:Debug|Info|Warn|Error|Log)(?:Context)?\((?:ctx, )?(?:level, )?"([^"]+)"`)
-
-func TestEveryLogEventIsInTheDocs(t *testing.T) {
-	t.Parallel()
-	docs := must.Get(os.ReadFile("docs/logs.md")).In(t)
-	found := 0
-	for path, file := range parse(t, false) {
-		if strings.HasPrefix(path, "cmd/devstack/") || strings.HasPrefix(path, "test/bench/") {
-			continue
-		}
-		for _, call := range logCall.FindAllStringSubmatch(file.text, -1) {
-			found++
-			require.Contains(t, string(docs), "`"+call[1]+"`", path)
-		}
-	}
-	require.Greater(t, found, 25, "the pattern must match some calls")
-}
-
 type source struct {
 	set  *token.FileSet
 	ast  *ast.File

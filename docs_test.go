@@ -128,37 +128,22 @@ func TestWhatIsEmittedIsEmittedThereAndSeenByItsTest(t *testing.T) {
 	}
 }
 
-// Log messages are constants, so the messages of the page can be looked up in the code.
 // joined matches a string literal that continues on the next line.
 var joined = regexp.MustCompile("\" ?\\+\n\t+\"")
 
-func TestEveryLogEventOfTheDocsIsInTheCode(t *testing.T) {
+// logCall matches a call that logs a constant message, with the level that its name says.
+var logCall = regexp.MustCompile(`\b(Debug|Info|Warn|Error|Log)(?:Context)?\(\s*(?:ctx,\s+)?(?:level, )?"([^"]+)"`)
+
+// Log messages are constants, so those of the page can be looked up in the code, and those of the code on the page.
+func TestThePageOfLogsHasEveryEventAtItsLevelAndNoOther(t *testing.T) {
 	t.Parallel()
-	page := must.Get(os.ReadFile("docs/logs.md")).In(t)
+	page := readPage(t, "docs/logs.md")
 	var code strings.Builder
-	for path, file := range parse(t, false) {
-		if !strings.HasPrefix(path, "cmd/devstack/") && !strings.HasPrefix(path, "test/") {
-			code.WriteString(joined.ReplaceAllString(file.text, ""))
-		}
-	}
-	rows := regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| [A-Z]").FindAllStringSubmatch(string(page), -1)
+	levels, messages := map[string]string{}, regexp.MustCompile("`([^`]+)`")
+	rows := regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| ([A-Z]+)[:. ]").FindAllStringSubmatch(page, -1)
 	require.Greater(t, len(rows), 40)
 	for _, row := range rows {
-		for _, message := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
-			require.Contains(t, code.String(), `"`+message[1]+`"`)
-		}
-	}
-}
-
-var leveledCall = regexp.MustCompile(`\.(Debug|Info|Warn|Error)(?:Context)?\(\s*(?:ctx,\s+)?"([^"]+)"`)
-
-func TestTheDocsSayAtWhichLevelAnEventIsLogged(t *testing.T) {
-	t.Parallel()
-	page := must.Get(os.ReadFile("docs/logs.md")).In(t)
-	levels := map[string]string{}
-	rows := regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| ([A-Z]+)[:. ]")
-	for _, row := range rows.FindAllStringSubmatch(string(page), -1) {
-		for _, message := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+		for _, message := range messages.FindAllStringSubmatch(row[1], -1) {
 			levels[message[1]] = row[2]
 		}
 	}
@@ -166,8 +151,19 @@ func TestTheDocsSayAtWhichLevelAnEventIsLogged(t *testing.T) {
 		if strings.HasPrefix(path, "cmd/devstack/") || strings.HasPrefix(path, "test/bench/") {
 			continue
 		}
-		for _, call := range leveledCall.FindAllStringSubmatch(joined.ReplaceAllString(file.text, ""), -1) {
-			require.Equal(t, levels[call[2]], strings.ToUpper(call[1]), "%s: %s", path, call[2])
+		text := joined.ReplaceAllString(file.text, "")
+		if !strings.HasPrefix(path, "test/") {
+			code.WriteString(text)
 		}
+		for _, call := range logCall.FindAllStringSubmatch(text, -1) {
+			level, known := levels[call[2]]
+			require.True(t, known, "%s: %s", path, call[2])
+			if call[1] != "Log" {
+				require.Equal(t, level, strings.ToUpper(call[1]), "%s: %s", path, call[2])
+			}
+		}
+	}
+	for message := range levels {
+		require.Contains(t, code.String(), `"`+message+`"`)
 	}
 }

@@ -138,11 +138,9 @@ func (r *requests) StopDone(_ context.Context, stop temporal.Stop, problem strin
 
 // runInTrouble runs a component, one of whose calls may meet a trouble, and checks that Temporal has received what is
 // wanted, each execution's requests in their order, and that the component then rests.
-func runInTrouble(t *testing.T, r *requests, run func(context.Context) error, want []string) {
+func runInTrouble(t *testing.T, r *requests, component func(context.Context) error, want []string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- run(ctx) }()
+	stop := run(t, component)
 	pass(4 * takenFor)
 	r.calls.Over()
 	slices.SortStableFunc(r.received, func(a, b string) int { return int(a[0]) - int(b[0]) })
@@ -151,8 +149,7 @@ func runInTrouble(t *testing.T, r *requests, run func(context.Context) error, wa
 	require.Less(t, takes, 100, "it waits until something is due")
 	pass(time.Hour)
 	require.Equal(t, takes, r.takes, "nothing is open, and nobody looks")
-	cancel()
-	require.NoError(t, <-ended)
+	stop()
 }
 
 func TestWhicheverCallFailsEverySignalArrivesInOrder(t *testing.T) {

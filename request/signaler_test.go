@@ -91,6 +91,16 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
+// run runs a component until stop, which checks how it ended.
+func run(t *testing.T, component func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- component(ctx) }()
+	synctest.Wait()
+	return sync.OnceFunc(func() { cancel(); require.NoError(t, <-ended) })
+}
+
 // signalling runs a signaler in a bubble.
 func signalling(t *testing.T,
 	test func(d *signalDesk, s *Signaler, saw map[string]int, log *logtest.Book, stop func())) {
@@ -100,13 +110,9 @@ func signalling(t *testing.T,
 		d, log, saw := &signalDesk{}, &logtest.Book{}, map[string]int{}
 		s := &Signaler{Store: d, Temporal: d, Wake: make(chan struct{}, 1), Log: slog.New(log),
 			Saw: func(outcome string, signals int, _ time.Duration) { saw[outcome] += signals }}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- s.Run(ctx) }()
-		synctest.Wait()
-		test(d, s, saw, log, cancel)
-		cancel()
-		require.NoError(t, <-ended)
+		stop := run(t, s.Run)
+		test(d, s, saw, log, stop)
+		stop()
 	})
 }
 

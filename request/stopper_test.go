@@ -68,13 +68,9 @@ func stopping(t *testing.T, test func(d *stopDesk, wake func(), log *logtest.Boo
 	synctest.Test(t, func(t *testing.T) {
 		d, log, bell := &stopDesk{}, &logtest.Book{}, make(chan struct{}, 1)
 		s := &Stopper{Store: d, Temporal: d, Wake: bell, Log: slog.New(log)}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- s.Run(ctx) }()
-		synctest.Wait()
+		stop := run(t, s.Run)
 		test(d, func() { bell <- struct{}{}; synctest.Wait() }, log)
-		cancel()
-		require.NoError(t, <-ended)
+		stop()
 	})
 }
 

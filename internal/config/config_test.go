@@ -116,16 +116,6 @@ func TestEveryOptionHasAFlagAVariableAndAWorkingDefault(t *testing.T) {
 	}
 }
 
-func TestFlagBeatsVariableBeatsDefault(t *testing.T) {
-	t.Parallel()
-	variables := map[string]string{"PGDISPATCH_WORKERS": "20", "PGDISPATCH_LEASE": "20s", "PGDISPATCH_LISTEN": "off"}
-	c := configured(t, variables, "--workers=30", "--listen", "on")
-	require.Equal(t, 30, c.Workers)
-	require.Equal(t, 20*time.Second, c.Lease)
-	require.True(t, c.Listen)
-	require.Equal(t, 5*time.Second, c.PollInterval)
-}
-
 func TestEmptyVariableIsAsGoodAsNone(t *testing.T) {
 	t.Parallel()
 	variables := map[string]string{}
@@ -135,12 +125,6 @@ func TestEmptyVariableIsAsGoodAsNone(t *testing.T) {
 	c := configured(t, variables)
 	defaults := configured(t, nil)
 	require.Equal(t, defaults, c)
-}
-
-func TestFlagThatSaysTheDefaultStillBeatsTheVariable(t *testing.T) {
-	t.Parallel()
-	c := configured(t, map[string]string{"PGDISPATCH_WORKERS": "20"}, "--workers=10")
-	require.Equal(t, 10, c.Workers)
 }
 
 func TestAllFaultsAreReportedAtOnceByName(t *testing.T) {

@@ -38,12 +38,13 @@ func TestEveryOptionMayStandInAFile(t *testing.T) {
 
 func TestFlagBeatsVariableBeatsFileBeatsDefault(t *testing.T) {
 	t.Parallel()
-	path := written(t, "c.yaml", "workers: 1\nlease: 1m\nlisten: off\nadmin_addr:\n")
+	path := written(t, "c.yaml", "workers: 1\nlease: 1m\nlisten: off\nadmin_addr:\nmax_watches: 7\n")
 	c := must.Get(readRunConfig(t,
 		map[string]string{"PGDISPATCH_WORKERS": "2", "PGDISPATCH_LEASE": "2m", "PGDISPATCH_LISTEN": "",
 			"PGDISPATCH_CONFIG": "/nowhere"},
-		"--config", path, "--workers=3")).In(t)
+		"--config", path, "--workers=3", "--max-watches=800")).In(t)
 	require.Equal(t, 3, c.Workers)
+	require.Equal(t, 800, c.MaxWatches, "a flag that says the default beats the file, too")
 	require.Equal(t, 2*time.Minute, c.Lease)
 	require.False(t, c.Listen)
 	require.Equal(t, 5*time.Second, c.PollInterval)

@@ -177,8 +177,7 @@ func TestWorkspacesAreFoundByIDNameAndPrefix(t *testing.T) {
 	first, second := b.NewWorkspace("Zürich 1", 1), b.NewWorkspace("Zürich 2", 1)
 	b.NewWorkspace("Zug", 1)
 	ids := func(found []operate.WorkspaceName, err error) (ids []string) {
-		require.NoError(t, err)
-		for _, w := range found {
+		for _, w := range must.Get(found, err).In(t) {
 			ids = append(ids, w.ID)
 		}
 		return ids
@@ -192,6 +191,11 @@ func TestWorkspacesAreFoundByIDNameAndPrefix(t *testing.T) {
 	require.Len(t, ids(b.CompleteWorkspaces(t.Context(), "Z", 2)), 2)
 	require.GreaterOrEqual(t, len(ids(b.CompleteWorkspaces(t.Context(), "", 10))), 3)
 	require.Empty(t, ids(b.CompleteWorkspaces(t.Context(), "%", 10)))
+
+	comma, twin, other := b.NewWorkspace("Ünï, çø \"x\"", 0), b.NewWorkspace("twin", 0), b.NewWorkspace("twin", 0)
+	require.ElementsMatch(t, []string{comma, twin, other},
+		ids(b.WorkspacesNamed(t.Context(), []string{comma}, []string{"twin", "nobody", "TWIN"}, 10)))
+	require.Equal(t, []string{comma}, ids(b.WorkspacesNamed(t.Context(), nil, []string{"Ünï, çø \"x\""}, 10)))
 }
 
 func TestNamesThatMayHaveBeenMeantAreOfOneKindAndInScope(t *testing.T) {

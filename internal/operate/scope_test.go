@@ -96,19 +96,6 @@ func TestListsOfSomeWorkspacesHaveNoOthers(t *testing.T) {
 	require.Equal(t, ofKind, found)
 }
 
-func TestWorkspacesAreNamedByIDOrName(t *testing.T) {
-	b := storetest.Open(t)
-	comma, twin, second := b.NewWorkspace("Ünï, çø \"x\"", 0), b.NewWorkspace("twin", 0), b.NewWorkspace("twin", 0)
-	found := must.Get(b.WorkspacesNamed(t.Context(), []string{comma}, []string{"twin", "nobody", "TWIN"}, 10)).In(t)
-	ids := []string{}
-	for _, w := range found {
-		ids = append(ids, w.ID)
-	}
-	require.ElementsMatch(t, []string{comma, twin, second}, ids)
-	found = must.Get(b.WorkspacesNamed(t.Context(), nil, []string{"Ünï, çø \"x\""}, 10)).In(t)
-	require.Len(t, found, 1)
-}
-
 // unscoped are the statements that are not given the scope of a Store, by the reason.
 var unscoped = map[string]string{
 	"they are the same for all workspaces":                 "replicas settings_get tier_list",

@@ -69,28 +69,16 @@ func TestNoSettingOfTheRoleOrTheDatabaseCutsAReplicaOff(t *testing.T) {
 	}
 	listener := must.Get(dialListener(postgres.Target{URL: address})(t.Context())).In(t)
 	t.Cleanup(func() { _ = listener.Close(context.Background()) })
-	require.Equal(t, map[string]string{"idle_session_timeout": "0", "statement_timeout": "0"},
-		show(t, listener, "idle_session_timeout", "statement_timeout"))
+	// A suspended client reads no data: its listener would hold back vacuum and fill the notification queue. So the
+	// server gives it up, and a gate as well. These are the server's view of the socket, in milliseconds and seconds.
+	require.Equal(t, map[string]string{"idle_session_timeout": "0", "statement_timeout": "0", "tcp_user_timeout": "8000"},
+		show(t, listener, "idle_session_timeout", "statement_timeout", "tcp_user_timeout"))
 	gate := must.Get(dialGate(postgres.Target{URL: address})(t.Context())).In(t)
 	t.Cleanup(func() { _ = gate.Close(context.Background()) })
-	require.Equal(t, map[string]string{"idle_session_timeout": "0", "synchronous_commit": "off"},
-		show(t, gate.(*notify.Session).Conn, "idle_session_timeout", "synchronous_commit"))
-}
-
-// A suspended client reads no data: its listener would hold back vacuum and fill the notification queue.
-func TestTheServerGivesUpAListenerAndAGateThatTakeNoData(t *testing.T) {
-	t.Parallel()
-	address := harsh(t)
-	// The server's view of the socket, in milliseconds and seconds.
-	listener := must.Get(dialListener(postgres.Target{URL: address})(t.Context())).In(t)
-	t.Cleanup(func() { _ = listener.Close(context.Background()) })
-	require.Equal(t, map[string]string{"tcp_user_timeout": "8000"}, show(t, listener, "tcp_user_timeout"))
-	gate := must.Get(dialGate(postgres.Target{URL: address})(t.Context())).In(t)
-	t.Cleanup(func() { _ = gate.Close(context.Background()) })
-	require.Equal(t, map[string]string{
+	require.Equal(t, map[string]string{"idle_session_timeout": "0", "synchronous_commit": "off",
 		"tcp_user_timeout": "8000", "tcp_keepalives_idle": "5", "tcp_keepalives_interval": "1", "tcp_keepalives_count": "3",
-	}, show(t, gate.(*notify.Session).Conn, "tcp_user_timeout", "tcp_keepalives_idle", "tcp_keepalives_interval",
-		"tcp_keepalives_count"))
+	}, show(t, gate.(*notify.Session).Conn, "idle_session_timeout", "synchronous_commit", "tcp_user_timeout",
+		"tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count"))
 }
 
 // After a failover the old primary may come back on the old address.

@@ -14,16 +14,19 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
+// asks returns whom a request with these headers is by.
+func asks(h *Header, remote string, headers http.Header) (Visitor, bool) {
+	r := httptest.NewRequest(http.MethodGet, "/ui/", nil)
+	r.RemoteAddr, r.Header = remote, headers
+	return h.Visitor(r)
+}
+
 func TestOnlyATrustedProxyNamesTheVisitor(t *testing.T) {
 	t.Parallel()
 	h := &Header{Name: "X-User", Roles: "X-Roles", Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"),
 		netip.MustParsePrefix("::1/128")},
 		Grants: Roles{Operators: []string{"ops"}, Viewers: []string{"staff"}}}
-	ask := func(remote string, headers http.Header) (Visitor, bool) {
-		r := httptest.NewRequest(http.MethodGet, "/ui/", nil)
-		r.RemoteAddr, r.Header = remote, headers
-		return h.Visitor(r)
-	}
+	ask := func(remote string, headers http.Header) (Visitor, bool) { return asks(h, remote, headers) }
 	both := func(user, roles string) http.Header {
 		return http.Header{"X-User": {user}, "X-Roles": {roles}}
 	}
@@ -90,9 +93,7 @@ func TestAUserOfAThousandGroupsGetsTheRolesOfAll(t *testing.T) {
 		groups = append(groups, fmt.Sprint("team-", n))
 	}
 	ask := func(remote string, roles ...string) (Visitor, bool) {
-		r := httptest.NewRequest(http.MethodGet, "/ui/", nil)
-		r.RemoteAddr, r.Header = remote, http.Header{"X-User": {"anna"}, "X-Roles": roles}
-		return h.Visitor(r)
+		return asks(h, remote, http.Header{"X-User": {"anna"}, "X-Roles": roles})
 	}
 	v, is := ask("10.0.0.1:1", strings.Join(groups, ", "))
 	require.True(t, is)
