@@ -150,10 +150,9 @@ func TestSweepersAtOnceCountNothingTwice(t *testing.T) {
 	}
 	sweepers.Wait()
 	require.EqualValues(t, items, requeued.Load())
-	require.Equal(t, items,
-		sqltest.Scalar[int](b.Shop,
-			"select count(*) from pgdispatch.workflow_execution_queue where lost_lease_count = 1 and lease_token > $1",
-			claimed[items-1].Token))
+	require.Equal(t, items, sqltest.Scalar[int](b.Shop,
+		"select count(*) from pgdispatch.workflow_execution_queue where lost_lease_count = 1 and lease_token > $1",
+		claimed[items-1].Token))
 	require.Equal(t, items,
 		sqltest.Scalar[int](b.Shop, "select count(distinct lease_token) from pgdispatch.workflow_execution_queue"))
 }

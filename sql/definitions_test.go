@@ -56,7 +56,7 @@ func TestParamsMustHaveTheFormThatTheInputNeeds(t *testing.T) {
 				require.JSONEq(t, c.params, string(item.Params))
 				require.Equal(t, c.input, string(item.Input))
 				require.Empty(t, item.Problem)
-				require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.workflow_executions where id = $1::text::uuid",
+				require.Equal(t, 1, f.count("workflow_executions where id = $1::text::uuid",
 					item.ExecutionID), "a start may be sent")
 			}
 		})

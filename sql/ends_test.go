@@ -310,7 +310,7 @@ func TestEndsTogetherWaitForNobodyAndLeaveTheOthers(t *testing.T) {
 		claimed: "CLAIMED", waiting: "PENDING", runs[3]: "COMPLETED"} {
 		require.Equal(t, status, f.status(id))
 	}
-	require.Equal(t, 1, one[int](f, "select count(*) from pgdispatch.workflow_executions where status = 'STARTING'"))
+	require.Equal(t, 1, f.count("workflow_executions where status = 'STARTING'"))
 }
 
 // The caller gets the error and records the ends one by one.

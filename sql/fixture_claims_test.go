@@ -42,7 +42,7 @@ func (f fixture) tryClaimAround(owner string, atMost int, limits map[string]int)
 	defer r.Unlock()
 	r.store.Pool = f.db
 	f.exec("select pgdispatch.requeue_expired(1000)") // as a sweep does, which waits for the moment
-	holding := one[int](f, `select count(*) from pgdispatch.workflow_execution_queue
+	holding := f.count(`workflow_execution_queue
 		where stage in ('HOLDS', 'DOUBT') and lease_token >= (select leased_from from pgdispatch.mark_trim)
 			and claimed_by = $1 and status = 'CLAIMED' and lease_expires_at > clock_timestamp()`, owner)
 	answer, _, err := r.store.SettleAndClaim(f.t.Context(), nil,

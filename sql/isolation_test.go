@@ -275,9 +275,8 @@ func TestWhatRunsAsTheOwnerHasItsSearchPathPinned(t *testing.T) {
 	require.Empty(t, all[string](f, `select relname::text from pg_class where relnamespace = 'pgdispatch'::regnamespace
 		and relowner <> 'pgdispatch_owner'::regrole
 			and relkind <> 'i'`), "the migrating superuser owns nothing")
-	require.False(t,
-		one[bool](f,
-			"select rolcanlogin or rolsuper or rolcreaterole or rolbypassrls from pg_roles where rolname = 'pgdispatch_owner'"))
+	require.False(t, one[bool](f,
+		"select rolcanlogin or rolsuper or rolcreaterole or rolbypassrls from pg_roles where rolname = 'pgdispatch_owner'"))
 }
 
 func TestEveryRoleExecutesTheStatementsOfTheGoldenFile(t *testing.T) {

@@ -144,7 +144,7 @@ func TestALeaseThatIsBeingRenewedIsCounted(t *testing.T) {
 		first.Items[0].ID)
 	require.Len(t, f.claim(100).Items, 1, "one lease has expired, the other has not")
 	require.NoError(t, tx.Commit(t.Context()))
-	require.Equal(t, 2, one[int](f, `select count(*) from pgdispatch.workflow_execution_queue
+	require.Equal(t, 2, f.count(`workflow_execution_queue
 		where status = 'CLAIMED' and lease_expires_at > clock_timestamp()`))
 }
 
@@ -171,7 +171,7 @@ func (f fixture) setBurst(w tenant, most any) {
 }
 
 func (f fixture) holders(w tenant) int {
-	return one[int](f, `select count(*) from pgdispatch.workflow_execution_queue
+	return f.count(`workflow_execution_queue
 		where workspace_id = $1 and stage in ('HOLDS', 'DOUBT')`, w.workspace)
 }
 

@@ -57,9 +57,8 @@ func TestAMarkStaysUntilEverybodyHasHadTimeToReadIt(t *testing.T) {
 	f.trimNow()
 	require.Equal(t, 1, marks())
 	f.requireTrimmed("-1 second")
-	require.True(t,
-		one[bool](f,
-			"select trimmed_to > '3' and trimmed_to <= pg_snapshot_xmin(pg_current_snapshot()) from pgdispatch.mark_trim"))
+	require.True(t, one[bool](f,
+		"select trimmed_to > '3' and trimmed_to <= pg_snapshot_xmin(pg_current_snapshot()) from pgdispatch.mark_trim"))
 	f.cancel(f.item(f.tenant("FREE")))
 	f.requireTrimmed("-1 hour")
 	before := one[string](f, "select xmin::text from pgdispatch.mark_trim")

@@ -325,12 +325,10 @@ func TestASettleThatTheClaimForesawIsHeapOnly(t *testing.T) {
 		require.Equal(t, []int64{id}, all[int64](f, sql.Text("dispatched"), []int64{id}, tokens, []string{"run"}, c.settled))
 		f.exec("select pg_stat_force_next_flush()")
 		f.exec("select pg_stat_clear_snapshot()")
-		require.Equal(t, c.heapOnly,
-			one[int](f,
-				"select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_executions'::regclass"))
-		require.Equal(t, before+1,
-			one[int](f,
-				"select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_execution_queue'::regclass"))
+		require.Equal(t, c.heapOnly, one[int](f,
+			"select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_executions'::regclass"))
+		require.Equal(t, before+1, one[int](f,
+			"select n_tup_hot_upd from pg_stat_user_tables where relid = 'pgdispatch.workflow_execution_queue'::regclass"))
 		require.Equal(t, c.settled, one[any](f, "select watcher from pgdispatch.workflow_executions"))
 	})
 }

@@ -177,7 +177,7 @@ func TestReplicasHearOfAReplacedItem(t *testing.T) {
 	require.Equal(t, 1, f.heard(func() { f.enqueue(w, 2, replace) }), "a claim may have chosen the row before")
 	require.Equal(t, 1, f.heard(func() { f.enqueue(w, 3, replace+", priority => 1") }))
 	require.Equal(t, 1, f.heard(func() { f.enqueue(w, 3, "key => 'a', on_conflict => 'debounce', quiet => '5 s'") }))
-	require.Equal(t, 3, one[int](f, "select count(*) from pgdispatch.marks where due is not null"))
+	require.Equal(t, 3, f.count("marks where due is not null"))
 }
 
 func TestEnqueueNamesTheArgumentThatIsWrong(t *testing.T) {

@@ -163,10 +163,9 @@ func TestADeletionGoesBatchByBatchAndPassByPass(t *testing.T) {
 
 	f.age(31*day, young[0])
 	require.Equal(t, deleted{}, f.deleteFinished(4), "the next pass is a minute away")
-	require.True(t,
-		one[bool](f,
-			"select next_pass_at between clock_timestamp() + interval '30 seconds' and clock_timestamp() + interval '1 minute' "+
-				"from pgdispatch.retention_walk"))
+	require.True(t, one[bool](f,
+		"select next_pass_at between clock_timestamp() + interval '30 seconds' and clock_timestamp() + interval '1 minute' "+
+			"from pgdispatch.retention_walk"))
 	require.Equal(t, deleted{Items: 1, Executions: 1}, f.anew().deleteFinished(4))
 }
 

@@ -36,9 +36,8 @@ func TestAnEnqueuerSetsWhatIsAClientsAndNothingElse(t *testing.T) {
 		(workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent)
 		values ($1, $2, 5, now(), '{"a": 1}', 'once', null)
 		on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing`, w.workspace, w.definition))
-	require.True(t,
-		one[bool](app,
-			"select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue where idempotency_key = 'once'"))
+	require.True(t, one[bool](app,
+		"select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue where idempotency_key = 'once'"))
 
 	for column, value := range map[string]string{
 		"execution_id": "gen_random_uuid()", "status": "'PENDING'", "attempt_count": "0", "failure_count": "0",

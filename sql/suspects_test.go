@@ -51,9 +51,8 @@ func TestAPoisonItemFailsAfterThreeHoldersAndTakesNobodyAlong(t *testing.T) {
 		}
 	}
 	require.Equal(t, 3, killed)
-	require.Equal(t, []string{"7 DISPATCHED", "1 FAILED"},
-		all[string](f,
-			"select count(*) || ' ' || status from pgdispatch.workflow_execution_queue group by status order by status"))
+	require.Equal(t, []string{"7 DISPATCHED", "1 FAILED"}, all[string](f,
+		"select count(*) || ' ' || status from pgdispatch.workflow_execution_queue group by status order by status"))
 }
 
 func TestSuspectsAreHandedOverOneAfterAnotherAndCleared(t *testing.T) {

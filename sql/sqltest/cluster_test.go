@@ -75,14 +75,6 @@ func TestClusterAcceptsConnectionsAndOverridesSettings(t *testing.T) {
 	require.Contains(t, cluster.LogTail(), "ready to accept connections")
 }
 
-func TestClustersRunSideBySide(t *testing.T) {
-	t.Parallel()
-	a, b := startCluster(t, sqltest.Options{}), startCluster(t, sqltest.Options{})
-
-	require.NotEqual(t, a.Port, b.Port)
-	require.NotEqual(t, a.Dir, b.Dir)
-}
-
 func TestStopLeavesNothingAndMayBeCalledTwice(t *testing.T) {
 	t.Parallel()
 	cluster := startCluster(t, sqltest.Options{})
