@@ -21,47 +21,28 @@ func adopted(t *testing.T, store *storetest.Bench, atMost int, watching ...strin
 	return ids
 }
 
-func TestAdoptTakesWhatADeadReplicaLeft(t *testing.T) {
+func TestAdoptTakesWhatNobodyWatches(t *testing.T) {
 	b := storetest.Open(t)
-	dead, other := b.Replica("dead"), b.Replica("b")
-	b.Alive()
-	dead.Alive()
-	other.Alive()
-	items := dead.Dispatched(2)
-	require.Empty(t, adopted(t, b, 10), "the replica is alive")
-
-	b.Execute("update pgdispatch.replicas set expires_at = clock_timestamp() - interval '1 millisecond' where id = 'dead'")
-	require.ElementsMatch(t, []string{items[0].ExecutionID, items[1].ExecutionID}, adopted(t, b, 10))
-	require.Empty(t, adopted(t, other, 10), "the executions are watched")
-}
-
-func TestAdoptTakesWhatAReplicaLeftThatSaidFarewell(t *testing.T) {
-	b := storetest.Open(t)
-	leaving := b.Replica("leaving")
-	b.Alive()
-	leaving.Alive()
-	items := leaving.Dispatched(1)
-	leaving.Gone()
-	require.Equal(t, []string{items[0].ExecutionID}, adopted(t, b, 10))
-}
-
-func TestAdoptTakesOwnExecutionsThatAreNotWatched(t *testing.T) {
-	b := storetest.Open(t)
-	b.Alive()
-	items := b.Dispatched(3)
-	require.ElementsMatch(t, []string{items[0].ExecutionID, items[2].ExecutionID}, adopted(t, b, 10, items[1].ExecutionID))
-	require.Empty(t, adopted(t, b, 10, items[0].ExecutionID, items[1].ExecutionID, items[2].ExecutionID))
-	require.Len(t, adopted(t, b, 2), 2, "up to the limit, oldest first")
-}
-
-func TestAdoptLeavesWhatHasEnded(t *testing.T) {
-	b := storetest.Open(t)
-	b.Alive()
-	item := b.Dispatched(1)[0]
-	_, err := b.Finish(t.Context(), item.ExecutionID, "COMPLETED", "", "")
-	require.NoError(t, err)
+	dead, leaving, other := b.Replica("dead"), b.Replica("leaving"), b.Replica("b")
+	for _, replica := range []*storetest.Bench{b, dead, leaving, other} {
+		replica.Alive()
+	}
+	items := append(dead.Dispatched(2), leaving.Dispatched(1)...)
 	b.Claimed(1)
-	require.Empty(t, adopted(t, b, 10))
+	one, two, three := items[0].ExecutionID, items[1].ExecutionID, items[2].ExecutionID
+	require.Empty(t, adopted(t, b, 10), "the replicas are alive")
+
+	leaving.Gone()
+	b.Execute("update pgdispatch.replicas set expires_at = clock_timestamp() - interval '1 millisecond' where id = 'dead'")
+	require.ElementsMatch(t, []string{one, two, three}, adopted(t, b, 10))
+	require.Empty(t, adopted(t, other, 10), "the executions are watched")
+
+	require.ElementsMatch(t, []string{one, three}, adopted(t, b, 10, two), "its own that it does not watch")
+	require.Empty(t, adopted(t, b, 10, one, two, three))
+	require.Len(t, adopted(t, b, 2), 2, "up to the limit, oldest first")
+	_, err := b.Finish(t.Context(), one, "COMPLETED", "", "")
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{two, three}, adopted(t, b, 10), "not what has ended")
 }
 
 func TestAdoptersAtOnceShareNothing(t *testing.T) {

@@ -30,19 +30,25 @@ func (p *post) limit() int {
 }
 
 func TestWhatDoesNotFitIsGivenUpInOneStatement(t *testing.T) {
-	bubble(t, func(t *testing.T, p *post) {
-		p.onWait = forever
-		p.run()
-		require.True(t, p.HasRoom(10))
-		require.False(t, p.HasRoom(11))
-		for n := range 15 {
-			p.Watch("e"+strconv.Itoa(n), "run")
-		}
-		pass(5 * time.Second)
-		require.Equal(t, []giveUpCall{{time.Second, []string{"e10", "e11", "e12", "e13", "e14"}}}, p.seen().givenUp)
-		require.Equal(t, 10, p.seen().now)
-		require.False(t, p.HasRoom(1))
-	})
+	for name, room := range map[string]int{"room for ten": 10, "no watches at all": 0} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, p *post) {
+				p.MaxWatches, p.onWait = room, forever
+				p.run()
+				require.True(t, p.HasRoom(room))
+				require.False(t, p.HasRoom(room+1))
+				for n := range room + 5 {
+					p.Watch("e"+strconv.Itoa(10-room+n), "run")
+				}
+				pass(time.Minute)
+				require.Equal(t, []giveUpCall{{time.Second, []string{"e10", "e11", "e12", "e13", "e14"}}}, p.seen().givenUp)
+				require.Equal(t, room, p.seen().now)
+				require.False(t, p.HasRoom(1))
+				require.Equal(t, room > 0, len(p.seen().adopts) > 0)
+				require.Empty(t, p.seen().swaps)
+			})
+		})
+	}
 }
 
 func TestWhatCouldNotBeGivenUpIsGivenUpLaterAndAdoptingFollows(t *testing.T) {
@@ -68,19 +74,6 @@ func TestWhatCouldNotBeGivenUpIsGivenUpLaterAndAdoptingFollows(t *testing.T) {
 		require.Len(t, givenUp, 2)
 		require.Equal(t, []string{"e2"}, givenUp[1].executions)
 		require.Greater(t, len(p.seen().swaps), swaps, "it is full, so it adopts by changing watches")
-	})
-}
-
-func TestWithoutWatchesEverythingIsGivenUp(t *testing.T) {
-	bubble(t, func(t *testing.T, p *post) {
-		p.MaxWatches = 0
-		p.run()
-		p.Watch("e1", "run-1")
-		pass(time.Minute)
-		require.Zero(t, p.seen().waits)
-		require.Equal(t, []giveUpCall{{time.Second, []string{"e1"}}}, p.seen().givenUp)
-		require.Empty(t, p.seen().adopts)
-		require.Empty(t, p.seen().swaps)
 	})
 }
 

@@ -144,45 +144,37 @@ func TestACallbackNeedsItsExecutionsOwnToken(t *testing.T) {
 	require.NotContains(t, b.log.Lines()[0], "Bearer", "tokens are not logged")
 }
 
-func TestOnlyAPostIsACallback(t *testing.T) {
+// Temporal retries a callback that was not recorded. A request that waits for the end of an outage times out here before
+// it times out in Temporal.
+func TestACallbackThatIsNotTheEndRecordsNothing(t *testing.T) {
 	t.Parallel()
-	b := newSwitchboard()
-	request := call(uuid.NewString())
-	request.Method = http.MethodGet
-	require.Equal(t, http.StatusNotFound, b.answer(request), "Temporal does not retry this status")
-	require.Equal(t, []string{CallbackRefused}, b.answers)
-}
-
-// Temporal retries it. A request that waits for the end of an outage times out here before it times out in Temporal.
-func TestACallbackThatCannotBeRecordedComesAgain(t *testing.T) {
-	t.Parallel()
-	for name, away := range map[string]func(*switchboard){
-		"Temporal": func(b *switchboard) { b.away = temporal.ErrAway },
-		"database": func(b *switchboard) { b.lost = errors.New("connection refused") },
+	for name, c := range map[string]struct {
+		change func(*switchboard, *http.Request)
+		status int // Temporal does not retry 404
+		answer string
+	}{
+		"not a POST": {func(_ *switchboard, r *http.Request) { r.Method = http.MethodGet }, http.StatusNotFound,
+			CallbackRefused},
+		"of a run that was reset": {func(b *switchboard, _ *http.Request) { b.open = true }, http.StatusOK,
+			CallbackOpen},
+		"Temporal is away": {func(b *switchboard, _ *http.Request) { b.away = temporal.ErrAway },
+			http.StatusServiceUnavailable, CallbackUnavailable},
+		"the database is away": {func(b *switchboard, _ *http.Request) { b.lost = errors.New("refused") },
+			http.StatusServiceUnavailable, CallbackUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := newSwitchboard()
-				away(b)
-				began := time.Now()
-				require.Equal(t, http.StatusServiceUnavailable, b.answer(call(uuid.NewString())))
+				b, request, began := newSwitchboard(), call(uuid.NewString()), time.Now()
+				c.change(b, request)
+				require.Equal(t, c.status, b.answer(request))
 				require.Less(t, time.Since(began), 10*time.Second, "Temporal's timeout")
-				require.Equal(t, []string{CallbackUnavailable}, b.answers)
+				require.Equal(t, []string{c.answer}, b.answers)
 				require.Zero(t, b.freed)
+				require.Equal(t, b.lost != nil, len(b.finished) > 0)
 			})
 		})
 	}
-}
-
-// A reset run closes, and the execution continues.
-func TestACallbackOfARunThatIsContinuedEndsNothing(t *testing.T) {
-	t.Parallel()
-	b := newSwitchboard()
-	b.open = true
-	require.Equal(t, http.StatusOK, b.answer(call(uuid.NewString())))
-	require.Empty(t, b.finished)
-	require.Equal(t, []string{CallbackOpen}, b.answers)
 }
 
 // serveOn serves callbacks on a free port until the test ends or stop is called.
@@ -294,12 +286,7 @@ func TestACallbackInProgressIsNotCutOffByOtherConnections(t *testing.T) {
 		status <- over(t, &http.Client{}, address, uuid.NewString(), 9)
 	}()
 	<-slow.asked
-	for n := range 2 * mostConnections {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-		require.NoError(t, err)
-		t.Cleanup(func() { conn.Close() })
-		_, _ = io.WriteString(conn, []string{"", "POST / HTTP/1.1\r\n"}[n%2])
-	}
+	hold(t, address, 2*mostConnections)
 	require.Eventually(t, func() bool { return b.conns.accepted.Load() > 2*mostConnections }, 5*time.Second,
 		time.Millisecond)
 	close(slow.wait)

@@ -80,15 +80,3 @@ func TestWhatIsWatchedLaterIsNotAdopted(t *testing.T) {
 		require.Equal(t, 9, adopts[len(adopts)-1].atMost, "one of ten places is taken")
 	})
 }
-
-// The expiry of a dead replica's lease is known to the millisecond. Its watches do not wait for the next lookup.
-func TestWhatNobodyWatchesIsTakenAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, p *post) {
-		p.run()
-		pass(10*time.Second + 300*time.Millisecond) // between two lookups
-		looks := len(p.seen().adopts)
-		p.Unwatched(true)
-		pass(time.Millisecond)
-		require.Len(t, p.seen().adopts, looks+1)
-	})
-}

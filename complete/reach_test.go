@@ -144,6 +144,12 @@ func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *tes
 		reached.Store(true)
 		p.Reached = reached.Load
 		p.onWait = forever
+		p.onGiveUp = func([]string) error {
+			if len(p.seen().givenUp) < 3 {
+				return errors.New("connection refused")
+			}
+			return nil
+		}
 		p.run()
 		p.Watch("e1", "run-1")
 		p.Watch("e2", "run-2")
@@ -151,12 +157,14 @@ func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *tes
 		reached.Store(false)
 		pass(10 * time.Minute)
 		require.Zero(t, p.seen().now)
-		require.Equal(t, []giveUpCall{{time.Second, nil}}, p.seen().givenUp, "one statement per outage")
+		require.Equal(t, giveUpCall{time.Second, nil}, p.seen().givenUp[0])
+		require.Len(t, p.seen().givenUp, 3, "it is repeated until the database knows, and then not for the same outage")
+		require.Equal(t, []string{"Cannot release watches", "Cannot release watches"}, p.log.At(slog.LevelError))
 		require.Len(t, p.seen().adopts, 1, "only the adoption at the start")
 
 		p.Watch("e3", "run-3") // its start was answered just before
 		pass(10 * time.Minute)
-		require.Len(t, p.seen().givenUp, 2)
+		require.Len(t, p.seen().givenUp, 4)
 		require.Zero(t, p.seen().now)
 		require.Empty(t, p.log.At(slog.LevelWarn))
 
@@ -167,39 +175,5 @@ func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *tes
 		pass(time.Second)
 		require.Len(t, p.seen().adopts, 2)
 		require.Equal(t, 1, p.seen().now)
-	})
-}
-
-func TestGivingUpIsRepeatedUntilTheDatabaseKnows(t *testing.T) {
-	bubble(t, func(t *testing.T, p *post) {
-		p.Reached = func() bool { return p.now() < time.Second/2 }
-		p.onGiveUp = func([]string) error {
-			if len(p.seen().givenUp) < 3 {
-				return errors.New("connection refused")
-			}
-			return nil
-		}
-		p.onWait = forever
-		p.run()
-		p.Watch("e1", "run-1")
-		pass(time.Minute)
-		require.Len(t, p.seen().givenUp, 3)
-		require.Equal(t, []string{"Cannot release watches", "Cannot release watches"}, p.log.At(slog.LevelError))
-	})
-}
-
-func TestEndThatIsKnownIsRecordedByAReplicaThatLosesTemporal(t *testing.T) {
-	bubble(t, func(t *testing.T, p *post) {
-		p.Reached = func() bool { return p.now() < 2*time.Second }
-		p.onFinish = func(string) (bool, error) {
-			if p.now() < time.Minute {
-				return false, errors.New("connection refused")
-			}
-			return true, nil
-		}
-		p.run()
-		p.Watch("e1", "run-1")
-		pass(time.Minute + 2*retryCap)
-		require.Equal(t, 1, p.seen().freed)
 	})
 }

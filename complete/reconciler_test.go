@@ -169,15 +169,18 @@ func TestReconcilerRecordsTheEndsOfOpenExecutionsOnly(t *testing.T) {
 		l.open = []string{"e1", "e2", "e3"}
 		l.ended["e1"], l.ended["e3"] = temporal.End{Outcome: "COMPLETED"}, temporal.End{Outcome: "TIMED_OUT"}
 		l.pages = []temporal.Page{{ExecutionIDs: []string{"e1", "e2", "stranger"}, Newest: newest, Next: []byte{1}},
-			{ExecutionIDs: []string{"e3"}}}
+			{ExecutionIDs: []string{"e3"}, Next: []byte{2}}, {}}
 	}, func(l *ledger) {
-		pass(500 * time.Millisecond)
+		pass(700 * time.Millisecond)
 		require.ElementsMatch(t, []string{"e1=COMPLETED", "e3=TIMED_OUT"}, l.finished, "e2 continues in another run")
 		require.Equal(t, 2, l.freed)
 		require.ElementsMatch(t, []string{"e1", "e2", "e3"}, l.looked)
-		require.Equal(t, []time.Duration{0, 250 * time.Millisecond}, l.listed, "a pause between pages")
+		const pause = 250 * time.Millisecond // between pages
+		require.Equal(t, []time.Duration{0, pause, 2 * pause}, l.listed)
 		require.Equal(t, []bool{false}, l.done)
 		require.Equal(t, l.began.Add(time.Hour), l.newest)
+		pass(time.Second)
+		require.Equal(t, time.Second, l.listed[3], "a list begins once an interval, however long it takes")
 	})
 }
 
@@ -262,15 +265,5 @@ func TestWhatIsOursInTheListIsAskedAboutByTheRunThatClosed(t *testing.T) {
 	}, func(l *ledger) {
 		slices.Sort(l.looked)
 		require.Equal(t, []string{"ours=run-2", "unmarked"}, l.looked)
-	})
-}
-
-// A slow list does not delay the next one.
-func TestListsBeginOnceAnIntervalHoweverLongTheyTake(t *testing.T) {
-	reconciling(t, func(l *ledger) {
-		l.pages = []temporal.Page{{Next: []byte{1}}, {Next: []byte{2}}, {}} // two pauses of 250 ms
-	}, func(l *ledger) {
-		pass(2500 * time.Millisecond)
-		require.Equal(t, []time.Duration{0, 250 * time.Millisecond, 500 * time.Millisecond, time.Second}, l.listed[:4])
 	})
 }

@@ -53,6 +53,11 @@ func TestOneReplicaAtATimeHasTheTurnToListWhatClosed(t *testing.T) {
 	turn, _ = take(b, 0)
 	require.Equal(t, newest.Add(-time.Minute), turn.Since.UTC())
 	require.True(t, turn.Wide)
+
+	b.Execute("update pgdispatch.close_lists set wide_at = clock_timestamp()")
+	b.Execute("update pgdispatch.workflow_executions set watcher = 'dead'")
+	_, mine = take(b, 0)
+	require.True(t, mine, "executions of a dead replica are reason enough to list")
 }
 
 func TestATurnIsOfAllWhileAnUnwatchedExecutionHasAWorkflowIDOfItsItem(t *testing.T) {
@@ -86,16 +91,6 @@ func TestWhatRunsUnderAnIDIsOfTheKindThatIsAskedFor(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, runs)
 	}
-}
-
-func TestExecutionsOfADeadReplicaAreReasonEnoughToList(t *testing.T) {
-	b := storetest.Open(t)
-	b.Alive()
-	b.Replica("dead").Dispatched(1)
-	require.NoError(t, b.CloseDone(t.Context(), complete.Turn{Wide: true}, time.Now()))
-	turns, err := b.CloseTurns(t.Context(), 0, time.Hour)
-	require.NoError(t, err)
-	require.Len(t, turns, 1)
 }
 
 func TestOnlyWhatRunsIsAskedAbout(t *testing.T) {

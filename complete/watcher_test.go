@@ -3,12 +3,9 @@ package complete
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
 	"strconv"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -16,31 +13,25 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
-func TestWatchRecordsTheEndAndFreesTheSlot(t *testing.T) {
-	bubble(t, func(t *testing.T, p *post) {
-		p.run()
-		p.Watch("e1", "run-1")
-		pass(time.Second)
-		require.Equal(t, []string{"e1=COMPLETED"}, p.seen().finished)
-		require.Equal(t, 1, p.seen().freed)
-		require.Empty(t, p.watching)
-		require.Equal(t, []string{"Execution ended"}, p.log.At(slog.LevelInfo))
-	})
-}
-
-func TestSlotIsFreedByWhoeverRecordsTheEndFirst(t *testing.T) {
-	for name, prepare := range map[string]func(p *post){
-		"another was first": func(p *post) { p.onFinish = func(string) (bool, error) { return false, nil } },
-		"nobody is told":    func(p *post) { p.Freed = nil },
+func TestWatchRecordsTheEndAndTellsOfTheSlotIfItWasFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(p *post)
+		freed   int
+	}{
+		"first":             {func(*post) {}, 1},
+		"another was first": {func(p *post) { p.onFinish = func(string) (bool, error) { return false, nil } }, 0},
+		"nobody is told":    {func(p *post) { p.Freed = nil }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, p *post) {
-				prepare(p)
+				c.prepare(p)
 				p.run()
 				p.Watch("e1", "run-1")
-				pass(2 * time.Second)
-				require.Len(t, p.seen().finished, 1)
-				require.Zero(t, p.seen().freed)
+				pass(time.Second)
+				require.Equal(t, []string{"e1=COMPLETED"}, p.seen().finished)
+				require.Equal(t, c.freed, p.seen().freed)
+				require.Empty(t, p.watching)
+				require.Equal(t, c.freed == 1 || p.Freed == nil, len(p.log.At(slog.LevelInfo)) == 1)
 			})
 		})
 	}
@@ -87,7 +78,7 @@ func TestNeverMoreWatchesThanMaxWatches(t *testing.T) {
 	})
 }
 
-func TestAdoptsAtStartAndWhenItIsTold(t *testing.T) {
+func TestAdoptsAtStartAndAtOnceEachTimeItIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.onAdopt = func(atMost int, _ []string) ([]temporal.Execution, error) {
 			if len(p.seen().adopts) == 1 {
@@ -98,27 +89,14 @@ func TestAdoptsAtStartAndWhenItIsTold(t *testing.T) {
 		p.onWait = forever
 		p.run()
 		p.Watch("e3", "run-3")
-		pass(9500 * time.Millisecond)
-		p.Unwatched(true)
-		pass(10 * time.Second)
-		require.Equal(t, []adoptCall{{0, 10, nil}, {9500 * time.Millisecond, 7, []string{"e1", "e2", "e3"}}}, p.seen().adopts)
-		require.Equal(t, 3, p.seen().waits)
-	})
-}
-
-func TestAdoptsOnceEachTimeItIsTold(t *testing.T) {
-	bubble(t, func(t *testing.T, p *post) {
-		p.run()
 		pass(time.Hour)
-		require.Len(t, p.seen().adopts, 1, "the adoption at the start, for a predecessor's executions")
 		p.Unwatched(false)
-		pass(10 * time.Second)
-		require.Len(t, p.seen().adopts, 1)
+		pass(time.Hour + 300*time.Millisecond) // between two lookups
 		p.Unwatched(true)
-		pass(time.Second)
-		require.Len(t, p.seen().adopts, 2)
 		pass(time.Hour)
-		require.Len(t, p.seen().adopts, 2, "once per call")
+		require.Equal(t, []adoptCall{{0, 10, nil},
+			{2*time.Hour + 300*time.Millisecond, 7, []string{"e1", "e2", "e3"}}}, p.seen().adopts)
+		require.Equal(t, 3, p.seen().waits)
 	})
 }
 
@@ -149,27 +127,36 @@ func TestAdoptsNothingWhenThereIsNoRoom(t *testing.T) {
 
 func TestWaitIsRepeatedAndItsErrorLoggedWhenItChanges(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
-		p.onWait = func(context.Context, temporal.Execution) (temporal.End, error) {
-			switch {
-			case p.now() < time.Minute:
+		p.onWait = func(_ context.Context, e temporal.Execution) (temporal.End, error) {
+			switch at := p.now(); {
+			case e.ID == "e2":
+				return temporal.End{Outcome: "COMPLETED"}, nil
+			case at < time.Minute:
 				return temporal.End{}, errors.New("connection refused")
-			case p.now() < 2*time.Minute:
+			case at < 2*time.Minute:
 				return temporal.End{}, errors.New("namespace is not active")
+			case at < 3*time.Minute:
+				panic("boom " + e.ID)
 			}
 			return temporal.End{Outcome: "TERMINATED", Reason: "workflow was terminated: enough"}, nil
 		}
 		p.run()
 		p.Watch("e1", "run-1")
-		pass(2*time.Minute + 2*retryCap)
-		require.Equal(t, []string{"Cannot watch an execution", "Cannot watch an execution"}, p.log.At(slog.LevelWarn))
-		require.Equal(t, []string{"connection refused", "namespace is not active"}, p.log.Errors(slog.LevelWarn))
-		require.Less(t, p.seen().waits, 100, "retries back off")
-		require.Equal(t, []string{"e1=TERMINATED"}, p.seen().finished)
+		p.Watch("e2", "run-2")
+		pass(3*time.Minute + 2*retryCap)
+		const message = "Cannot watch an execution"
+		require.Equal(t, []string{message, message, message}, p.log.At(slog.LevelWarn))
+		require.Equal(t, []string{"connection refused", "namespace is not active", "panic: boom e1"},
+			p.log.Errors(slog.LevelWarn))
+		require.Less(t, p.seen().waits, 150, "retries back off")
+		require.Equal(t, []string{"e2=COMPLETED", "e1=TERMINATED"}, p.seen().finished)
 	})
 }
 
+// An end that is known is recorded even by a replica that loses Temporal.
 func TestEndThatCannotBeRecordedIsNotForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
+		p.Reached = func() bool { return p.now() < 2*time.Second }
 		p.onFinish = func(string) (bool, error) {
 			if p.now() < time.Hour {
 				return false, errors.New("connection refused")
@@ -179,28 +166,9 @@ func TestEndThatCannotBeRecordedIsNotForgotten(t *testing.T) {
 		p.run()
 		p.Watch("e1", "run-1")
 		pass(time.Hour + 2*retryCap)
-		require.Equal(t, 1, p.seen().waits, "the end is already recorded")
+		require.Equal(t, 1, p.seen().waits, "the end is already known")
 		require.Equal(t, 1, p.seen().freed)
 		require.Equal(t, []string{"Cannot record an execution's end"}, p.log.At(slog.LevelWarn))
-	})
-}
-
-func TestPanicInAWatchIsContained(t *testing.T) {
-	bubble(t, func(t *testing.T, p *post) {
-		p.onWait = func(_ context.Context, e temporal.Execution) (temporal.End, error) {
-			if e.ID == "e1" && p.now() < time.Minute {
-				panic(fmt.Sprintf("boom %s", e.ID))
-			}
-			return temporal.End{Outcome: "COMPLETED"}, nil
-		}
-		p.run()
-		p.Watch("e1", "run-1")
-		p.Watch("e2", "run-2")
-		pass(time.Second)
-		require.Equal(t, []string{"e2=COMPLETED"}, p.seen().finished)
-		require.Equal(t, []string{"panic: boom e1"}, p.log.Errors(slog.LevelWarn))
-		pass(time.Minute + 2*retryCap)
-		require.Equal(t, []string{"e2=COMPLETED", "e1=COMPLETED"}, p.seen().finished)
 	})
 }
 
@@ -226,20 +194,4 @@ func TestStopIsPromptAndRecordsNothing(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestEveryOneOfManyEndsIsRecordedOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, p *post) {
-		p.MaxWatches = 500
-		p.run()
-		want := make([]string, 500)
-		for n := range want {
-			p.Watch("e"+strconv.Itoa(n), "run")
-			want[n] = "e" + strconv.Itoa(n) + "=COMPLETED"
-		}
-		synctest.Wait()
-		pass(time.Second)
-		require.Equal(t, slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(p.seen().finished)))
-		require.Equal(t, 500, p.seen().freed)
-	})
 }

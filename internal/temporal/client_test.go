@@ -67,36 +67,32 @@ func clientOf(t testing.TB, address string, config *tls.Config) client.Client {
 // The client converts gRPC errors to its own types, some of them in internal packages.
 func TestClassifyKnowsWhatTheRealClientMakesOfAnAnswer(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		code codes.Code
-		want engine.Outcome
-	}{
-		{codes.OK, engine.Started},
-		{codes.InvalidArgument, engine.Permanent},
-		{codes.FailedPrecondition, engine.Permanent},
-		{codes.OutOfRange, engine.Permanent},
-		{codes.NotFound, engine.Blocked},
-		{codes.PermissionDenied, engine.Blocked},
-		{codes.Unauthenticated, engine.Blocked},
-		{codes.Unimplemented, engine.Blocked},
-		{codes.Unavailable, engine.Unanswered},
-		{codes.ResourceExhausted, engine.Throttled},
-		{codes.DeadlineExceeded, engine.Unanswered},
-		{codes.Canceled, engine.Unanswered},
-		{codes.Internal, engine.Unanswered},
-		{codes.Aborted, engine.Unanswered},
-		{codes.DataLoss, engine.Unanswered},
-		{codes.Unknown, engine.Unanswered},
+	for outcome, all := range map[engine.Outcome][]codes.Code{
+		engine.Started:   {codes.OK},
+		engine.Permanent: {codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange},
+		engine.Blocked:   {codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented},
+		engine.Throttled: {codes.ResourceExhausted},
+		engine.Unanswered: {codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Internal, codes.Aborted,
+			codes.DataLoss, codes.Unknown},
 	} {
-		t.Run(c.code.String(), func(t *testing.T) {
-			t.Parallel()
-			service := realService(t, func(*startRequest) (*startResponse, error) {
-				return &startResponse{RunId: "run"}, status.Error(c.code, "as the server says")
+		for _, code := range all {
+			t.Run(code.String(), func(t *testing.T) {
+				t.Parallel()
+				service := realService(t, func(*startRequest) (*startResponse, error) {
+					return &startResponse{RunId: "run"}, status.Error(code, "as the server says")
+				})
+				_ = requireStart(t, service, anItem(), outcome)
 			})
-			_, err := (&Client{Service: service, Namespace: "default"}).Start(t.Context(), anItem())
-			require.Equal(t, c.want.String(), Classify(err).String(), "%T %v", err, err)
-		})
+		}
 	}
+}
+
+// requireStart starts an item, and requires this outcome.
+func requireStart(t *testing.T, service Service, item Start, want engine.Outcome) error {
+	t.Helper()
+	_, err := (&Client{Service: service, Namespace: "default"}).Start(t.Context(), item)
+	require.Equal(t, want.String(), Classify(err).String(), "%T %v", err, err)
+	return err
 }
 
 func TestMessageThatIsTooLargeForTheServerIsPermanent(t *testing.T) {
@@ -108,23 +104,16 @@ func TestMessageThatIsTooLargeForTheServerIsPermanent(t *testing.T) {
 	require.Equal(t, engine.Permanent.String(), Classify(err).String(), "%T %v", err, err)
 }
 
-func TestRequestThatCannotBeMarshalledIsPermanent(t *testing.T) {
+func TestWhatCannotBeMarshalledIsPermanentAndAServerThatIsNotThereUnreached(t *testing.T) {
 	t.Parallel()
 	service := realService(t, func(*startRequest) (*startResponse, error) { return &startResponse{}, nil })
 	item := anItem()
 	item.TaskQueue = "orders\xff"
-	_, err := (&Client{Service: service, Namespace: "default"}).Start(t.Context(), item)
-	require.Equal(t, engine.Permanent.String(), Classify(err).String(), "%T %v", err, err)
-}
+	_ = requireStart(t, service, item, engine.Permanent)
 
-func TestServerThatIsNotThereIsUnreached(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := must(net.Listen("tcp", "127.0.0.1:0")).in(t)
 	require.NoError(t, listener.Close())
-	service := clientOf(t, listener.Addr().String(), nil).WorkflowService()
-	_, err = (&Client{Service: service, Namespace: "default"}).Start(t.Context(), anItem())
-	require.Equal(t, engine.Unreached.String(), Classify(err).String(), "%T %v", err, err)
+	_ = requireStart(t, clientOf(t, listener.Addr().String(), nil).WorkflowService(), anItem(), engine.Unreached)
 }
 
 // The error names the certificate's fault, and no attempt is counted.
@@ -147,9 +136,7 @@ func TestCertificateThatIsRefusedIsUnreachedAndSaysSo(t *testing.T) {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
 			service := clientOf(t, server.Listener.Addr().String(), config).WorkflowService()
-			_, err := (&Client{Service: service, Namespace: "default"}).Start(t.Context(), anItem())
-			require.ErrorContains(t, err, says)
-			require.Equal(t, engine.Unreached.String(), Classify(err).String(), "%T %v", err, err)
+			require.ErrorContains(t, requireStart(t, service, anItem(), engine.Unreached), says)
 		})
 	}
 }
@@ -157,8 +144,7 @@ func TestCertificateThatIsRefusedIsUnreachedAndSaysSo(t *testing.T) {
 func TestRequestThatWasSentAndLostIsUnanswered(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{})
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := must(net.Listen("tcp", "127.0.0.1:0")).in(t)
 	server := grpc.NewServer()
 	workflowservice.RegisterWorkflowServiceServer(server, &frontend{start: func(*startRequest) (*startResponse, error) {
 		close(arrived)
@@ -171,11 +157,8 @@ func TestRequestThatWasSentAndLostIsUnanswered(t *testing.T) {
 		<-arrived
 		go server.Stop() // waits for the handler, which waits for the test
 	}()
-	_, err = (&Client{Service: service, Namespace: "default"}).Start(t.Context(), anItem())
-	require.Equal(t, engine.Unanswered.String(), Classify(err).String(), "%T %v", err, err)
-
-	_, err = (&Client{Service: service, Namespace: "default"}).Start(t.Context(), anItem())
-	require.Equal(t, engine.Unreached.String(), Classify(err).String(), "the server is gone: %T %v", err, err)
+	_ = requireStart(t, service, anItem(), engine.Unanswered)
+	_ = requireStart(t, service, anItem(), engine.Unreached) // the server is gone
 }
 
 func TestATemporalOffThisMachineMustBeVerified(t *testing.T) {

@@ -108,20 +108,20 @@ func TestWhatTheApplicationHasEncodedIsNotEncodedAgain(t *testing.T) {
 
 func TestSignalsAreEncoded(t *testing.T) {
 	server, codec, _ := codecServer(t)
-	service := &signalService{}
+	service := &fakeService{}
 	signal := Signal{Execution: Execution{ID: "e1"}, To: "run-1", RequestID: "r1", Name: "approve",
 		Payload: []byte(`"secret"`)}
 	client := coded(service, codec)
 	_, err := client.Signal(t.Context(), signal)
 	require.NoError(t, err)
-	decoded := must(server.Codec.Decode(service.got[0].GetInput().GetPayloads())).in(t)
+	decoded := must(server.Codec.Decode(service.signals[0].GetInput().GetPayloads())).in(t)
 	require.Equal(t, `"secret"`, string(decoded[0].GetData()))
 
 	server.Fail(func(codectest.Call) int { return http.StatusServiceUnavailable })
 	_, err = client.Signal(t.Context(), signal)
 	require.ErrorIs(t, err, ErrAway, "the signaler waits as for Temporal")
 	require.NotEqual(t, engine.Permanent, Classify(err))
-	require.Len(t, service.got, 1)
+	require.Len(t, service.signals, 1)
 	signal.Payload = nil
 	_, err = client.Signal(t.Context(), signal)
 	require.NoError(t, err, "there is nothing to encode")

@@ -1,7 +1,6 @@
 package temporal
 
 import (
-	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	failurepb "go.temporal.io/api/failure/v1"
 	"go.temporal.io/api/serviceerror"
-	"google.golang.org/grpc"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 )
@@ -170,28 +168,6 @@ func TestResultIsKeptWhereItIsJSON(t *testing.T) {
 	require.Empty(t, result+note)
 }
 
-// encodingService records the compression of each start, and may reject compressed ones.
-type encodingService struct {
-	startService
-	refusesGzip, refusesAll bool
-	encodings               []string
-}
-
-func (s *encodingService) StartWorkflowExecution(ctx context.Context, r *startRequest,
-	options ...grpc.CallOption) (*startResponse, error) {
-	encoding := ""
-	for _, option := range options {
-		if compressor, ok := option.(grpc.CompressorCallOption); ok {
-			encoding = compressor.CompressorType
-		}
-	}
-	s.encodings = append(s.encodings, encoding)
-	if s.refusesAll || s.refusesGzip && encoding == "gzip" {
-		return nil, serviceerror.NewUnimplemented("not here")
-	}
-	return s.startService.StartWorkflowExecution(ctx, r)
-}
-
 // anItemOf returns an item whose workflow input has n bytes.
 func anItemOf(bytes int) Start {
 	item := anItem()
@@ -200,35 +176,39 @@ func anItemOf(bytes int) Start {
 	return item
 }
 
-func TestOnlyALargeStartIsCompressed(t *testing.T) {
+// A proxy may not support compression. One large item must not stop all others.
+func TestOnlyALargeStartIsCompressedUnlessTheServerRefusesThat(t *testing.T) {
 	t.Parallel()
-	service := &encodingService{}
-	starter := &Client{Service: service, Namespace: "shop"}
-	for _, item := range []Start{anItem(), anItemOf(compressAbove), anItemOf(compressAbove + 1), anItem()} {
-		must(starter.Start(t.Context(), item)).in(t)
+	service := &startService{}
+	large := anItemOf(compressAbove + 1)
+	for _, item := range []Start{anItem(), anItemOf(compressAbove), large, anItem()} {
+		must(starterOn(service).Start(t.Context(), item)).in(t)
 	}
 	require.Equal(t, []string{"", "", "gzip", ""}, service.encodings)
-}
 
-// A proxy may not support compression. One large item must not stop all others.
-func TestALargeStartThatIsRefusedCompressedIsSentAsItIs(t *testing.T) {
-	t.Parallel()
-	service := &encodingService{refusesGzip: true}
-	starter := &Client{Service: service, Namespace: "shop"}
+	refuses := func(service *startService, all bool) {
+		service.start = func(r *startRequest) (*startResponse, error) {
+			if all || service.encodings[len(service.encodings)-1] == "gzip" {
+				return nil, serviceerror.NewUnimplemented("not here")
+			}
+			return &startResponse{RunId: "run"}, nil
+		}
+	}
+	service = &startService{}
+	refuses(service, false)
+	starter := starterOn(service)
 	for range 2 {
-		runID := must(starter.Start(t.Context(), anItemOf(compressAbove+1))).in(t)
-		require.Equal(t, "run", runID)
+		require.Equal(t, "run", must(starter.Start(t.Context(), large)).in(t))
 	}
 	require.Equal(t, []string{"gzip", "", ""}, service.encodings, "compression is not tried again")
-}
 
-func TestAServerThatRefusesALargeStartEitherWayIsNotTakenForOneWithoutCompression(t *testing.T) {
-	t.Parallel()
-	service := &encodingService{refusesAll: true}
-	starter := &Client{Service: service, Namespace: "shop"}
-	_, err := starter.Start(t.Context(), anItemOf(compressAbove+1))
+	service = &startService{}
+	refuses(service, true)
+	starter = starterOn(service)
+	_, err := starter.Start(t.Context(), large)
 	require.Equal(t, engine.Blocked.String(), Classify(err).String())
-	service.refusesAll = false
-	must(starter.Start(t.Context(), anItemOf(compressAbove+1))).in(t)
-	require.Equal(t, []string{"gzip", "", "gzip"}, service.encodings)
+	refuses(service, false)
+	must(starter.Start(t.Context(), large)).in(t)
+	require.Equal(t, []string{"gzip", "", "gzip", ""}, service.encodings,
+		"a refusal either way says nothing about compression")
 }

@@ -26,55 +26,34 @@ func described(runID, memo string, open bool) *workflowpb.WorkflowExecutionInfo 
 	return info
 }
 
-func look(t *testing.T, service *fakeService) (End, bool) {
-	t.Helper()
-	end, ended, err := (&Client{Service: service, Namespace: "shop"}).Look(t.Context(),
-		Execution{ID: "e1", RunID: "run-1"})
-	require.NoError(t, err)
-	return end, ended
-}
-
 func TestLookAsksForTheNewestRun(t *testing.T) {
 	t.Parallel()
-	service := &fakeService{newest: described("run-3", "e1", true)}
-	_, ended := look(t, service)
-	require.False(t, ended)
-	require.Empty(t, service.requests, "the newest run is open, whatever the earlier ones did")
-
-	service = &fakeService{newest: described("run-3", "e1", false), answers: history{closed(completed(""))}}
-	end, ended := look(t, service)
-	require.True(t, ended)
-	require.Equal(t, End{Outcome: "COMPLETED"}, end)
-	require.Equal(t, []string{"run-3"}, service.runs())
-	require.False(t, service.requests[0].WaitNewEvent)
-}
-
-func TestLookFollowsARunThatWentOnMeanwhile(t *testing.T) {
-	t.Parallel()
-	service := &fakeService{newest: described("run-3", "e1", false),
-		answers: history{closed(continued("run-4")), empty("")}}
-	_, ended := look(t, service)
-	require.False(t, ended)
-	require.Equal(t, []string{"run-3", "run-4"}, service.runs())
-}
-
-func TestLookTakesNoStrangersRunForOurs(t *testing.T) {
-	t.Parallel()
-	service := &fakeService{newest: described("run-9", "somebody else", true),
-		answers: history{closed(terminated("enough"))}}
-	end, ended := look(t, service)
-	require.True(t, ended)
-	require.Equal(t, "TERMINATED", end.Outcome)
-	require.Equal(t, []string{"run-1"}, service.runs())
-}
-
-func TestLookFindsThatAWorkflowIsGone(t *testing.T) {
-	t.Parallel()
-	end, ended := look(t, &fakeService{})
-	require.True(t, ended)
-	require.Equal(t, goneFrom(Workflow), end)
-
-	service := &fakeService{newest: described("", "", true), describe: serviceerror.NewUnavailable("connection refused")}
+	done, open := history{closed(completed(""))}, described("run-3", "e1", true)
+	for name, c := range map[string]struct {
+		service fakeService
+		end     string // "": it is open
+		runs    []string
+	}{
+		"it is open, whatever the earlier ones did": {fakeService{newest: open}, "", nil},
+		"it is closed": {fakeService{newest: described("run-3", "e1", false), answers: done}, "COMPLETED",
+			[]string{"run-3"}},
+		"it goes on meanwhile": {fakeService{newest: described("run-3", "e1", false),
+			answers: history{closed(continued("run-4")), empty("")}}, "", []string{"run-3", "run-4"}},
+		"it is a stranger's": {fakeService{newest: described("run-9", "somebody else", true),
+			answers: history{closed(terminated("enough"))}}, "TERMINATED", []string{"run-1"}},
+		"it is gone": {fakeService{}, goneFrom(Workflow).Outcome, nil},
+	} {
+		end, ended, err := (&Client{Service: &c.service, Namespace: "shop"}).Look(t.Context(),
+			Execution{ID: "e1", RunID: "run-1"})
+		require.NoError(t, err)
+		require.Equal(t, c.end != "", ended, name)
+		require.Equal(t, c.end, end.Outcome, name)
+		require.Equal(t, c.runs, c.service.runs(), name)
+		for _, r := range c.service.requests {
+			require.False(t, r.WaitNewEvent)
+		}
+	}
+	service := &fakeService{newest: open, describe: serviceerror.NewUnavailable("connection refused")}
 	_, ended, err := (&Client{Service: service}).Look(t.Context(), Execution{ID: "e1"})
 	require.ErrorIs(t, err, ErrAway)
 	require.False(t, ended, "an outage proves no end")
@@ -82,11 +61,23 @@ func TestLookFindsThatAWorkflowIsGone(t *testing.T) {
 
 func TestAResetIsFollowedToTheRunThatGoesOn(t *testing.T) {
 	t.Parallel()
-	service := &fakeService{newest: described("run-2", "e1", true),
-		answers: history{closed(terminated("reset")), closed(completed(""))}}
-	end := must((&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})).in(t)
-	require.Equal(t, End{Outcome: "COMPLETED"}, end)
-	require.Equal(t, []string{"run-1", "run-2"}, service.runs())
+	for name, newest := range map[string]*workflowpb.WorkflowExecutionInfo{
+		"open": described("run-2", "e1", true), "closed since": described("run-2", "e1", false),
+	} {
+		for _, ask := range []func(*Client, Execution) (End, error){
+			func(c *Client, e Execution) (End, error) { return c.Wait(t.Context(), e) },
+			func(c *Client, e Execution) (End, error) {
+				end, ended, err := c.Ended(t.Context(), e)
+				require.True(t, ended, name)
+				return end, err
+			},
+		} {
+			service := &fakeService{newest: newest, answers: history{closed(terminated("reset")), closed(completed(""))}}
+			end := must(ask(&Client{Service: service}, Execution{ID: "e1", RunID: "run-1"})).in(t)
+			require.Equal(t, End{Outcome: "COMPLETED"}, end, name)
+			require.Equal(t, []string{"run-1", "run-2"}, service.runs())
+		}
+	}
 }
 
 func TestAResetThatIsSeenAMomentLateIsWaitedFor(t *testing.T) {
@@ -97,19 +88,14 @@ func TestAResetThatIsSeenAMomentLateIsWaitedFor(t *testing.T) {
 		end := must((&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})).in(t)
 		require.Equal(t, End{Outcome: "COMPLETED"}, end)
 		require.Equal(t, []string{"run-1", "run-2"}, service.runs())
-	})
-}
 
-func TestATerminationThatIsNoResetIsSeenAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		service := &fakeService{newest: described("run-1", "e1", false),
+		service = &fakeService{newest: described("run-1", "e1", false),
 			answers: history{closed(terminatedBy("ann@laptop", "enough"))}}
-		end := must((&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})).in(t)
+		end = must((&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})).in(t)
 		require.Equal(t, "TERMINATED", end.Outcome)
 		require.Equal(t, 1, service.described, "one describe call for any terminating identity")
-		require.Zero(t, time.Since(began))
+		require.Zero(t, time.Since(began), "a termination that is no reset is seen at once")
 	})
 }
 
@@ -157,19 +143,6 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 	}}
 	must((&Client{Service: lately}).Closed(t.Context(), Range{Since: since, All: true}, nil)).in(t)
 	require.Equal(t, plain, lately.lists[0].Query)
-}
-
-// The run that continues may have closed by the time of the lookup.
-func TestARunThatWasResetAndHasClosedSinceIsTheEnd(t *testing.T) {
-	t.Parallel()
-	service := &fakeService{newest: described("run-2", "e1", false),
-		answers: history{closed(terminated("reset")), closed(completed(""))}}
-	waiter := &Client{Service: service, Namespace: "shop"}
-	end, ended, err := waiter.Ended(t.Context(), Execution{ID: "e1", RunID: "run-1"})
-	require.NoError(t, err)
-	require.True(t, ended)
-	require.Equal(t, "COMPLETED", end.Outcome)
-	require.Equal(t, []string{"run-1", "run-2"}, service.runs())
 }
 
 func TestTemporalSaysWhetherAQueueIsPolledAndHowOftenATaskWasTried(t *testing.T) {

@@ -20,32 +20,46 @@ func unanswered(since time.Duration) Start {
 func TestItemThatTemporalMayHaveForgottenIsNotStarted(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
+	denied := serviceerror.NewPermissionDenied("not yours", "")
 	for name, c := range map[string]struct {
 		retention, age time.Duration
 		parked         bool
+		unread         error
 	}{
-		"young":                         {day, time.Minute, false},
-		"still remembered":              {day, 23*time.Hour - 1, false},
-		"within the margin":             {day, 23 * time.Hour, true},
-		"long forgotten":                {day, 100 * day, true},
-		"a short retention, remembered": {time.Hour, 54*time.Minute - 1, false},
-		"a short retention, forgotten":  {time.Hour, 54 * time.Minute, true},
-		"a long retention, remembered":  {30 * day, 30*day - time.Hour - 1, false},
-		"a long retention, forgotten":   {30 * day, 30*day - time.Hour, true},
-		"a very short one, never read":  {time.Minute, 30 * time.Minute, false}, // Temporal accepts no such retention
+		"without doubt":                 {time.Hour, 0, false, nil},
+		"young":                         {day, time.Minute, false, nil},
+		"still remembered":              {day, 23*time.Hour - 1, false, nil},
+		"within the margin":             {day, 23 * time.Hour, true, nil},
+		"long forgotten":                {day, 100 * day, true, nil},
+		"a short retention, remembered": {time.Hour, 54*time.Minute - 1, false, nil},
+		"a short retention, forgotten":  {time.Hour, 54 * time.Minute, true, nil},
+		"a long retention, remembered":  {30 * day, 30*day - time.Hour - 1, false, nil},
+		"a long retention, forgotten":   {30 * day, 30*day - time.Hour, true, nil},
+		"not allowed to read, young":    {0, 53 * time.Minute, false, denied},
+		"not allowed to read, old":      {0, 55 * time.Minute, true, denied},
+		"without one, young":            {0, 53 * time.Minute, false, nil},
+		"without one, old":              {0, 55 * time.Minute, true, nil},
+		"a very short one, never read":  {time.Minute, 30 * time.Minute, false, nil}, // Temporal accepts no such retention
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			service := &startService{retention: c.retention}
+			service := &startService{retention: c.retention, retentionError: c.unread}
 			_, err := starterOn(service).Start(t.Context(), unanswered(c.age))
 			if !c.parked {
 				require.NoError(t, err)
 				require.Len(t, service.started, 1)
+				if c.age == 0 {
+					require.Empty(t, service.asked)
+				}
 				return
 			}
 			require.ErrorIs(t, err, ErrForgotten)
 			require.Equal(t, engine.Forgotten, Classify(err))
-			require.ErrorContains(t, err, "the namespace's retention is "+c.retention.String())
+			if c.retention > 0 {
+				require.ErrorContains(t, err, "the namespace's retention is "+c.retention.String())
+			} else {
+				require.ErrorContains(t, err, "cannot be read, so 1h0m0s is assumed")
+			}
 			require.ErrorContains(t, err, "replay the item if its workflow did not run")
 			require.Empty(t, service.started)
 			require.Equal(t, "shop", service.asked[0].Namespace)
@@ -66,31 +80,6 @@ func TestEachNamespaceHasARetentionOfItsOwn(t *testing.T) {
 	require.Equal(t, "shop", service.asked[0].Namespace)
 	require.Equal(t, "other", service.asked[1].Namespace)
 	require.Equal(t, "other", service.started[1].Namespace, "the start goes to the item's namespace")
-}
-
-func TestItemWithoutDoubtIsStartedWithoutALookAtTheRetention(t *testing.T) {
-	t.Parallel()
-	service := &startService{retention: time.Hour}
-	must(starterOn(service).Start(t.Context(), unanswered(0))).in(t)
-	require.Empty(t, service.asked)
-}
-
-func TestRetentionThatCannotBeReadIsTakenForTheShortest(t *testing.T) {
-	t.Parallel()
-	for name, service := range map[string]*startService{
-		"not allowed":         {retentionError: serviceerror.NewPermissionDenied("not yours", "")},
-		"without a retention": {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := starterOn(service).Start(t.Context(), unanswered(53*time.Minute))
-			require.NoError(t, err)
-			_, err = starterOn(service).Start(t.Context(), unanswered(55*time.Minute))
-			require.ErrorIs(t, err, ErrForgotten)
-			require.ErrorContains(t, err, "cannot be read, so 1h0m0s is assumed")
-			require.Len(t, service.started, 1)
-		})
-	}
 }
 
 func TestOutageWhileTheRetentionIsReadDecidesNothing(t *testing.T) {

@@ -1,7 +1,6 @@
 package temporal
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -10,24 +9,9 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
-	"google.golang.org/grpc"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 )
-
-// listedService is a startService whose list has these runs.
-type listedService struct {
-	*startService
-	runs    []*workflowpb.WorkflowExecutionInfo
-	queries []string
-}
-
-func (l *listedService) ListWorkflowExecutions(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest,
-	_ ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {
-	l.queries = append(l.queries, r.Query)
-	return &workflowservice.ListWorkflowExecutionsResponse{Executions: l.runs}, nil
-}
 
 // aNamed is an item that names its workflow's ID.
 func aNamed(policy Policy) Start {
@@ -81,18 +65,18 @@ func TestAnUnansweredStartIsNotSentWhileItsRunIsFound(t *testing.T) {
 		require.Equal(t, "run-continued", runID)
 		require.Empty(t, service.started)
 
-		listed := &listedService{startService: &startService{describe: describedAs("run-later", "")},
+		listed := &startService{describe: describedAs("run-later", ""),
 			runs: []*workflowpb.WorkflowExecutionInfo{
 				{Execution: &commonpb.WorkflowExecution{RunId: "run-later"}},
 				{Execution: &commonpb.WorkflowExecution{RunId: "run-ours"}, Memo: memo(start.ID)},
 			}}
-		runID = must((&Client{Service: listed, Namespace: "shop"}).Start(t.Context(), start)).in(t)
+		runID = must(starterOn(listed).Start(t.Context(), start)).in(t)
 		require.Equal(t, "run-ours", runID, "another client has used the ID since")
 		require.Empty(t, listed.started)
 		require.Equal(t, []string{"WorkflowId = 'order-17'"}, listed.queries)
 
 		listed.runs = nil
-		must((&Client{Service: listed, Namespace: "shop"}).Start(t.Context(), start)).in(t)
+		must(starterOn(listed).Start(t.Context(), start)).in(t)
 		require.Len(t, listed.started, 1, "it never ran")
 	}
 }
@@ -106,18 +90,6 @@ func TestAFollowersCallbackIsAttachedUnlessTheRunIsFull(t *testing.T) {
 	must(c.Start(t.Context(), aNamed(UseExisting))).in(t)
 	require.False(t, c.sent[2].OnConflictOptions.AttachCompletionCallbacks)
 	require.True(t, c.Callback.Taken(), "other workflows take callbacks")
-}
-
-func TestACallbacksTokenNamesTheWorkflowID(t *testing.T) {
-	t.Parallel()
-	key, execution := []byte("key"), aNamed(Reject).Execution
-	execution.Namespace = "shop"
-	read := func(header map[string]string) (Execution, bool) {
-		return CheckCallback(key, map[string][]string{"Authorization": {header["authorization"]}})
-	}
-	found, valid := read(CallbackHeader(key, execution))
-	require.True(t, valid)
-	require.Equal(t, execution, found)
 }
 
 // An item that follows another's run goes on with it, and with no other run of the ID.

@@ -1,119 +1,76 @@
 package temporal
 
 import (
-	"context"
 	"testing"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/stretchr/testify/require"
-	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
-	"google.golang.org/grpc"
 )
 
-// signalService keeps the signals that it gets, and answers with an error.
-type signalService struct {
-	fakeService
-	got    []*workflowservice.SignalWorkflowExecutionRequest
-	answer error
-}
+// aSignal approves an execution.
+var aSignal = Signal{Execution: Execution{ID: "e1"}, To: "run-1", RequestID: "r1", Name: "approve"}
 
-func (s *signalService) SignalWorkflowExecution(_ context.Context, r *workflowservice.SignalWorkflowExecutionRequest,
-	_ ...grpc.CallOption) (*workflowservice.SignalWorkflowExecutionResponse, error) {
-	s.got = append(s.got, r)
-	return &workflowservice.SignalWorkflowExecutionResponse{}, s.answer
-}
-
-func signalTo(t *testing.T, service *signalService, payload string) (string, error) {
+func send(t *testing.T, service *fakeService, signal Signal) (string, error) {
 	t.Helper()
-	signal := Signal{Execution: Execution{ID: "e1"}, To: "run-1", RequestID: "r1", Name: "approve"}
-	if payload != "" {
-		signal.Payload = []byte(payload)
-	}
 	return (&Client{Service: service, Namespace: "shop", Identity: "replica_1"}).Signal(t.Context(), signal)
 }
 
 func TestASignalGoesToOneRunWithItsOwnRequestID(t *testing.T) {
 	t.Parallel()
-	service := &signalService{}
-	for _, payload := range []string{`{"n": 1}`, ""} {
-		continues := must(signalTo(t, service, payload)).in(t)
-		require.Empty(t, continues)
+	service, signal := &fakeService{}, aSignal
+	for _, payload := range [][]byte{[]byte(`{"n": 1}`), nil} {
+		signal.Payload = payload
+		require.Empty(t, must(send(t, service, signal)).in(t))
 	}
-	got := service.got[0]
+	got := service.signals[0]
 	to := got.GetWorkflowExecution()
 	require.Equal(t, "execution-e1 run-1", to.GetWorkflowId()+" "+to.GetRunId())
 	require.Equal(t, []string{"shop", "approve", "pgdispatch-signal-r1", "replica_1"},
 		[]string{got.GetNamespace(), got.GetSignalName(), got.GetRequestId(), got.GetIdentity()})
 	require.Equal(t, `{"n": 1}`, string(got.GetInput().GetPayloads()[0].GetData()))
-	require.Nil(t, service.got[1].GetInput(), "without a payload it has no argument")
+	require.Nil(t, service.signals[1].GetInput(), "without a payload it has no argument")
 }
 
+// An unanswered signal may have reached a run that has closed since, so it is offered to each run from the first on.
 func TestASignalToAClosedRunIsSentNowhereElse(t *testing.T) {
 	t.Parallel()
 	gone := serviceerror.NewNotFound("workflow execution already completed")
-	for name, row := range map[string]struct {
-		newest    *workflowpb.WorkflowExecutionInfo
-		continues string
-		want      error
-	}{
-		"it continues":            {described("run-2", "e1", true), "run-2", nil},
-		"Temporal has no such ID": {nil, "", ErrEnded},
-		"a stranger took the ID":  {described("run-2", "stranger", true), "", ErrEnded},
-	} {
-		t.Run(name, func(t *testing.T) {
-			service := &signalService{fakeService: fakeService{newest: row.newest}, answer: gone}
-			service.answers = history{func() (*historyResponse, error) { return nil, gone }}
-			continues, err := signalTo(t, service, "")
-			require.ErrorIs(t, err, row.want)
-			require.Equal(t, row.continues, continues)
-			require.Len(t, service.got, 1)
-		})
-	}
-}
-
-// An unanswered signal may have reached a run that has closed since, so it passes over none.
-func TestAnUnansweredSignalIsOfferedToEachRunFromTheFirstOn(t *testing.T) {
-	t.Parallel()
-	gone := serviceerror.NewNotFound("workflow execution already completed")
-	of := func(event *historypb.HistoryEvent, err error) history {
-		return history{func() (*historyResponse, error) {
-			return &historyResponse{History: &historypb.History{Events: []*historypb.HistoryEvent{event}}}, err
-		}}
-	}
 	newest := func(runID string, open bool) *workflowpb.WorkflowExecutionInfo {
 		info := described(runID, "e1", open)
 		info.FirstRunId = "run-0"
 		return info
 	}
+	stranger, next := described("run-9", "stranger", true), history{closed(continued("run-2"))}
 	for name, row := range map[string]struct {
-		runID     string
-		newest    *workflowpb.WorkflowExecutionInfo
-		closed    history
-		continues string
-		want      error
-		sent      int
+		unanswered bool
+		to         string
+		newest     *workflowpb.WorkflowExecutionInfo
+		closed     history
+		continues  string
+		want       error
+		sent       int
 	}{
-		"it is not known which run got it": {"", newest("run-9", true), nil, "run-0", nil, 0},
-		"the workflow is gone":             {"", nil, nil, "", ErrEnded, 0},
-		"the ID is a stranger's":           {"", described("run-9", "stranger", true), nil, "", ErrEnded, 0},
-		"the next run, not the open one": {"run-1", newest("run-9", true), of(continued("run-2"), nil), "run-2", nil,
-			1},
-		"the next run, if none is open": {"run-1", newest("run-9", false), of(continued("run-2"), nil), "run-2", nil,
-			1},
-		"the run is gone, others are not": {"run-1", newest("run-9", false), of(nil, gone), "run-9", nil, 1},
-		"it was the last":                 {"run-9", newest("run-9", false), of(nil, gone), "", ErrEnded, 1},
+		"it continues":                     {false, "run-1", newest("run-2", true), nil, "run-2", nil, 1},
+		"Temporal has no such ID":          {false, "run-1", nil, nil, "", ErrEnded, 1},
+		"a stranger took the ID":           {false, "run-1", stranger, nil, "", ErrEnded, 1},
+		"it is not known which run got it": {true, "", newest("run-9", true), nil, "run-0", nil, 0},
+		"the workflow is gone":             {true, "", nil, nil, "", ErrEnded, 0},
+		"the ID is a stranger's":           {true, "", stranger, nil, "", ErrEnded, 0},
+		"the next run, not the open one":   {true, "run-1", newest("run-9", true), next, "run-2", nil, 1},
+		"the next run, if none is open":    {true, "run-1", newest("run-9", false), next, "run-2", nil, 1},
+		"the run is gone, others are not":  {true, "run-1", newest("run-9", false), nil, "run-9", nil, 1},
+		"it was the last":                  {true, "run-9", newest("run-9", false), nil, "", ErrEnded, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			service := &signalService{fakeService: fakeService{newest: row.newest}, answer: gone}
-			service.answers = append(row.closed, of(nil, gone)...)
-			continues, err := (&Client{Service: service, Namespace: "shop"}).Signal(t.Context(),
-				Signal{Execution: Execution{ID: "e1"}, To: row.runID, RequestID: "r1", Name: "approve", Unanswered: true})
+			service, signal := &fakeService{newest: row.newest, stop: gone}, aSignal
+			service.answers = append(row.closed, fails(gone), fails(gone))
+			signal.To, signal.Unanswered = row.to, row.unanswered
+			continues, err := send(t, service, signal)
 			require.ErrorIs(t, err, row.want)
 			require.Equal(t, row.continues, continues)
-			require.Len(t, service.got, row.sent)
+			require.Len(t, service.signals, row.sent)
 		})
 	}
 }
@@ -129,7 +86,7 @@ func TestASignalThatGotNoAnswerMayBeTriedAgain(t *testing.T) {
 		{serviceerror.NewNamespaceNotFound("shop"), engine.Blocked, false},
 		{serviceerror.NewInvalidArgument("Blob data size exceeds limit."), engine.Permanent, false},
 	} {
-		_, err := signalTo(t, &signalService{answer: row.answer}, "")
+		_, err := send(t, &fakeService{stop: row.answer}, aSignal)
 		require.Equal(t, row.outcome, Classify(err), "%s", row.answer)
 		if row.away {
 			require.ErrorIs(t, err, ErrAway)

@@ -2,7 +2,6 @@ package temporal
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -40,9 +39,13 @@ type startService struct {
 	retention      time.Duration
 	retentionError error
 
+	runs []*workflowpb.WorkflowExecutionInfo // of its list
+
 	started   []*startRequest
+	encodings []string // the compression of each start
 	described []*describeRequest
 	asked     []*namespaceRequest
+	queries   []string // of its list
 }
 
 func (f *startService) DescribeNamespace(_ context.Context, r *namespaceRequest,
@@ -53,8 +56,14 @@ func (f *startService) DescribeNamespace(_ context.Context, r *namespaceRequest,
 }
 
 func (f *startService) StartWorkflowExecution(_ context.Context, r *startRequest,
-	_ ...grpc.CallOption) (*startResponse, error) {
-	f.started = append(f.started, r)
+	options ...grpc.CallOption) (*startResponse, error) {
+	encoding := ""
+	for _, option := range options {
+		if compressor, ok := option.(grpc.CompressorCallOption); ok {
+			encoding = compressor.CompressorType
+		}
+	}
+	f.started, f.encodings = append(f.started, r), append(f.encodings, encoding)
 	if f.start != nil {
 		return f.start(r)
 	}
@@ -68,6 +77,12 @@ func (f *startService) DescribeWorkflowExecution(_ context.Context, r *describeR
 		return f.describe(r)
 	}
 	return &describeResponse{}, nil
+}
+
+func (f *startService) ListWorkflowExecutions(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest,
+	_ ...grpc.CallOption) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	f.queries = append(f.queries, r.Query)
+	return &workflowservice.ListWorkflowExecutionsResponse{Executions: f.runs}, nil
 }
 
 // result is what a call returned.
@@ -148,16 +163,12 @@ func TestStartAsksForTheWorkflowOfTheItem(t *testing.T) {
 		r.Header.Fields[traceHeader]} {
 		require.Equal(t, "json/plain", string(payload.Metadata["encoding"]))
 	}
-}
 
-func TestStartLeavesOutWhatTheItemHasNot(t *testing.T) {
-	t.Parallel()
-	service := &startService{}
-	item := anItem()
-	item.ExecutionTimeout, item.Traceparent = 0, ""
-	must(starterOn(service).Start(t.Context(), item)).in(t)
-	require.Nil(t, service.started[0].WorkflowExecutionTimeout)
-	require.Nil(t, service.started[0].Header)
+	bare := anItem()
+	bare.ExecutionTimeout, bare.Traceparent = 0, ""
+	must(starterOn(service).Start(t.Context(), bare)).in(t)
+	require.Nil(t, service.started[1].WorkflowExecutionTimeout)
+	require.Nil(t, service.started[1].Header)
 }
 
 func TestSameItemGivesTheSameRequest(t *testing.T) {
@@ -235,35 +246,22 @@ func TestInputThatTemporalWouldRefuseIsNotSent(t *testing.T) {
 func TestAlreadyStartedByOurOwnRequestIsSuccess(t *testing.T) {
 	t.Parallel()
 	service := &startService{start: alreadyStarted("pgdispatch-" + anItem().ID)}
-	runID := must(starterOn(service).Start(t.Context(), anItem())).in(t)
-	require.Equal(t, "run-there", runID)
+	require.Equal(t, "run-there", must(starterOn(service).Start(t.Context(), anItem())).in(t))
 	require.Empty(t, service.described, "the request ID identifies the start")
-}
 
-func TestAlreadyStartedWithOurMemoIsAdopted(t *testing.T) {
-	t.Parallel()
-	service := &startService{start: alreadyStarted("made-by-the-server"),
-		describe: describedAs("run-continued", anItem().ID)}
-	runID := must(starterOn(service).Start(t.Context(), anItem())).in(t)
-	require.Equal(t, "run-continued", runID)
+	service.start, service.describe = alreadyStarted("made-by-the-server"), describedAs("run-continued", anItem().ID)
+	require.Equal(t, "run-continued", must(starterOn(service).Start(t.Context(), anItem())).in(t), "our memo does, too")
 	require.Len(t, service.described, 1)
 	require.Equal(t, "shop", service.described[0].Namespace)
 	require.Equal(t, WorkflowID(anItem().ID), service.described[0].Execution.WorkflowId)
 	require.Empty(t, service.described[0].Execution.RunId, "the newest run of the chain")
-}
 
-func TestAlreadyExistsThatDoesNotSayWhoseItIsIsLookedAt(t *testing.T) {
-	t.Parallel()
-	bare := func(*startRequest) (*startResponse, error) {
-		return nil, serviceerror.NewAlreadyExists("already there")
+	service.start = func(*startRequest) (*startResponse, error) {
+		return nil, serviceerror.NewAlreadyExists("it does not say whose it is")
 	}
-	service := &startService{start: bare, describe: describedAs("run-there", anItem().ID)}
-	runID, err := starterOn(service).Start(t.Context(), anItem())
-	require.NoError(t, err)
-	require.Equal(t, "run-there", runID)
-
+	require.Equal(t, "run-continued", must(starterOn(service).Start(t.Context(), anItem())).in(t))
 	service.describe = describedAs("run-there", "")
-	_, err = starterOn(service).Start(t.Context(), anItem())
+	_, err := starterOn(service).Start(t.Context(), anItem())
 	require.ErrorIs(t, err, ErrForeign)
 }
 
@@ -318,47 +316,33 @@ func TestStartThatFailsSaysWhatWasTried(t *testing.T) {
 	require.ErrorIs(t, err, boom)
 	require.EqualError(t, err, "start workflow: boom")
 	require.Empty(t, service.described)
-}
-
-// Only gRPC can tell that nothing was sent: if its options are ignored, it is unknown.
-func TestErrorWithoutProofThatNothingWasSentLeavesDoubt(t *testing.T) {
-	t.Parallel()
-	service := &startService{start: func(*startRequest) (*startResponse, error) {
-		return nil, serviceerror.NewUnavailable("connection error: connection refused")
-	}}
-	_, err := starterOn(service).Start(t.Context(), anItem())
-	require.Equal(t, engine.Unanswered.String(), Classify(err).String())
+	boom = serviceerror.NewUnavailable("connection error: connection refused")
+	_, err = starterOn(service).Start(t.Context(), anItem())
+	require.Equal(t, engine.Unanswered.String(), Classify(err).String(), "only gRPC's options prove that nothing was sent")
 }
 
 func TestFindKnowsOursFromNobodysAndAStrangers(t *testing.T) {
 	t.Parallel()
-	service := &startService{describe: describedAs("run-found", anItem().ID)}
-	runID, found, err := starterOn(service).Find(t.Context(), anItem())
-	require.NoError(t, err)
-	require.True(t, found)
-	require.Equal(t, "run-found", runID)
-
-	service.describe = describedAs("run-there", "")
-	_, found, err = starterOn(service).Find(t.Context(), anItem())
-	require.NoError(t, err)
-	require.False(t, found)
-
-	service.describe = func(*describeRequest) (*describeResponse, error) { return nil, serviceerror.NewNotFound("x") }
-	_, found, err = starterOn(service).Find(t.Context(), anItem())
-	require.NoError(t, err)
-	require.False(t, found)
-
-	service.describe = func(*describeRequest) (*describeResponse, error) {
-		return nil, serviceerror.NewNamespaceNotFound("x")
+	answers := func(err error) func(*describeRequest) (*describeResponse, error) {
+		return func(*describeRequest) (*describeResponse, error) { return nil, err }
 	}
-	_, _, err = starterOn(service).Find(t.Context(), anItem())
-	require.Error(t, err, "a missing namespace differs from a missing workflow")
-	require.Empty(t, service.started, "describing starts nothing")
-}
-
-func TestMemoIsReadableJSON(t *testing.T) {
-	t.Parallel()
-	var id string
-	require.NoError(t, json.Unmarshal(jsonString(anItem().ID), &id))
-	require.Equal(t, anItem().ID, id)
+	for name, c := range map[string]struct {
+		describe func(*describeRequest) (*describeResponse, error)
+		runID    string
+		fails    bool
+	}{
+		"ours":                {describe: describedAs("run-found", anItem().ID), runID: "run-found"},
+		"a stranger's":        {describe: describedAs("run-there", "")},
+		"nobody's":            {describe: answers(serviceerror.NewNotFound("x"))},
+		"a missing namespace": {describe: answers(serviceerror.NewNamespaceNotFound("x")), fails: true},
+	} {
+		service := &startService{describe: c.describe}
+		runID, found, err := starterOn(service).Find(t.Context(), anItem())
+		require.Equal(t, c.fails, err != nil, name)
+		require.Equal(t, c.runID != "", found, name)
+		if found {
+			require.Equal(t, c.runID, runID)
+		}
+		require.Empty(t, service.started, "describing starts nothing")
+	}
 }

@@ -42,7 +42,8 @@ type fakeService struct {
 	describe  error
 	attempt   int32 // of the pending workflow task
 	stops     []string
-	stop      error // the answer to a cancellation or termination
+	stop      error // the answer to a cancellation, termination or signal
+	signals   []*workflowservice.SignalWorkflowExecutionRequest
 	lists     []*workflowservice.ListWorkflowExecutionsRequest
 	list      func(*workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
 }
@@ -93,6 +94,12 @@ func (f *fakeService) RequestCancelWorkflowExecution(_ context.Context,
 		fmt.Sprintf("cancel %s %s by %s: %s (%s)", r.WorkflowExecution.WorkflowId, r.WorkflowExecution.RunId, r.Identity,
 			r.Reason, r.RequestId))
 	return nil, f.stop
+}
+
+func (f *fakeService) SignalWorkflowExecution(_ context.Context, r *workflowservice.SignalWorkflowExecutionRequest,
+	_ ...grpc.CallOption) (*workflowservice.SignalWorkflowExecutionResponse, error) {
+	f.signals = append(f.signals, r)
+	return &workflowservice.SignalWorkflowExecutionResponse{}, f.stop
 }
 
 func (f *fakeService) DescribeTaskQueue(_ context.Context, r *workflowservice.DescribeTaskQueueRequest,
@@ -225,19 +232,6 @@ func TestWaitSaysHowTheWorkflowEnded(t *testing.T) {
 	}
 }
 
-func TestWaitPollsForTheCloseEventOfTheRun(t *testing.T) {
-	t.Parallel()
-	_, service, err := wait(t, closed(completed("")))
-	require.NoError(t, err)
-	r := service.requests[0]
-	require.Equal(t, "shop", r.Namespace)
-	require.Equal(t, "execution-e1", r.Execution.WorkflowId)
-	require.Equal(t, "run-1", r.Execution.RunId)
-	require.True(t, r.WaitNewEvent)
-	require.True(t, r.SkipArchival)
-	require.Equal(t, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT, r.HistoryEventFilterType)
-}
-
 func TestWaitFollowsTheChainToItsLastRun(t *testing.T) {
 	t.Parallel()
 	end, service, err := wait(t, closed(continued("run-2")),
@@ -250,7 +244,7 @@ func TestWaitFollowsTheChainToItsLastRun(t *testing.T) {
 	require.Empty(t, service.requests[4].NextPageToken, "a token belongs to its run")
 }
 
-func TestWaitAsksOnAfterAnEmptyPoll(t *testing.T) {
+func TestWaitPollsForTheCloseEventOfTheRunAndAsksOnAfterAnEmptyPoll(t *testing.T) {
 	t.Parallel()
 	end, service, err := wait(t, empty("page-1"), empty("page-2"), empty(""), closed(completed("")))
 	require.NoError(t, err)
@@ -260,18 +254,21 @@ func TestWaitAsksOnAfterAnEmptyPoll(t *testing.T) {
 		tokens = append(tokens, string(r.NextPageToken))
 	}
 	require.Equal(t, []string{"", "page-1", "page-2", ""}, tokens)
+	r := service.requests[0]
+	require.Equal(t, "shop execution-e1 run-1", r.Namespace+" "+r.Execution.WorkflowId+" "+r.Execution.RunId)
+	require.True(t, r.WaitNewEvent && r.SkipArchival)
+	require.Equal(t, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT, r.HistoryEventFilterType)
 }
 
 func TestWorkflowThatIsGoneHasEnded(t *testing.T) {
 	t.Parallel()
-	end, _, err := wait(t, fails(serviceerror.NewNotFound("workflow not found")))
-	require.NoError(t, err)
-	require.Equal(t, "FAILED", end.Outcome)
-	require.Contains(t, end.Reason, "gone")
-
-	end, _, err = wait(t, closed(continued("run-2")), fails(serviceerror.NewNotFound("workflow not found")))
-	require.NoError(t, err)
-	require.Equal(t, "FAILED", end.Outcome)
+	gone := fails(serviceerror.NewNotFound("workflow not found"))
+	for _, answers := range []history{{gone}, {closed(continued("run-2")), gone}} {
+		end, _, err := wait(t, answers...)
+		require.NoError(t, err)
+		require.Equal(t, goneFrom(Workflow), end)
+	}
+	require.Equal(t, "FAILED", goneFrom(Workflow).Outcome)
 }
 
 func TestErrorSaysNothingAboutTheEnd(t *testing.T) {
@@ -287,10 +284,6 @@ func TestErrorSaysNothingAboutTheEnd(t *testing.T) {
 		require.ErrorContains(t, err, "wait for close event: ")
 		require.Empty(t, end)
 	}
-}
-
-func TestEventThatClosesNothingIsAnError(t *testing.T) {
-	t.Parallel()
 	_, _, err := wait(t, closed(&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED}))
 	require.ErrorContains(t, err, "WorkflowExecutionStarted does not close a workflow")
 }

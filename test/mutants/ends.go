@@ -88,7 +88,7 @@ var ends = []mutant{
 		"./complete", "TestACallbackNeedsItsExecutionsOwnToken"},
 	{"a callback is no answer", "a callback ends its execution whatever Temporal says",
 		[]edit{{"complete.Callbacks.end", "if err != nil || !ended {", "if err != nil {"}},
-		"./complete", "TestACallbackOfARunThatIsContinuedEndsNothing"},
+		"./complete", "TestACallbackThatIsNotTheEndRecordsNothing"},
 	{"no item fails for its callback", "a start that is refused because of its callback is not repeated without it",
 		[]edit{{"temporal.Client.sendWithCallback", "if !isRefusal(refusal) && !full {", "if true {"}},
 		"./internal/temporal", "TestNoItemFailsWhereTemporalRefusesCallbacks"},
