@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 	"github.com/stretchr/testify/require"
 )
 
 func adopted(t *testing.T, store *storetest.Bench, atMost int, watching ...string) []string {
 	t.Helper()
-	executions, err := store.Adopt(t.Context(), atMost, watching)
-	require.NoError(t, err)
+	executions := must.Get(store.Adopt(t.Context(), atMost, watching)).In(t)
 	var ids []string
 	for _, execution := range executions {
 		require.Equal(t, "run-"+execution.ID, execution.RunID)
@@ -40,8 +40,7 @@ func TestAdoptTakesWhatNobodyWatches(t *testing.T) {
 	require.ElementsMatch(t, []string{one, three}, adopted(t, b, 10, two), "its own that it does not watch")
 	require.Empty(t, adopted(t, b, 10, one, two, three))
 	require.Len(t, adopted(t, b, 2), 2, "up to the limit, oldest first")
-	_, err := b.Finish(t.Context(), one, "COMPLETED", "", "")
-	require.NoError(t, err)
+	must.Get(b.Finish(t.Context(), one, "COMPLETED", "", "")).In(t)
 	require.ElementsMatch(t, []string{two, three}, adopted(t, b, 10), "not what has ended")
 }
 
@@ -105,10 +104,9 @@ func busy(t *testing.T, b *storetest.Bench, name string, items int) claim.Item {
 	t.Helper()
 	id := b.NewWorkspace(name, 1)
 	b.Insert(id, items)
-	batch, err := b.Replica("dead").Claim(t.Context(), 10)
-	require.NoError(t, err)
+	batch := must.Get(b.Replica("dead").Claim(t.Context(), 10)).In(t)
 	require.Len(t, batch.Items, 1)
-	_, err = b.Replica("dead").Settle(t.Context(), claim.Dispatched,
+	_, err := b.Replica("dead").Settle(t.Context(), claim.Dispatched,
 		[]claim.Settlement{{ID: batch.Items[0].ID, Token: batch.Items[0].Token, RunID: "run-" + batch.Items[0].ExecutionID}})
 	require.NoError(t, err)
 	return batch.Items[0]

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
@@ -144,8 +145,8 @@ func TestACallbackNeedsItsExecutionsOwnToken(t *testing.T) {
 	require.NotContains(t, b.log.Lines()[0], "Bearer", "tokens are not logged")
 }
 
-// Temporal retries a callback that was not recorded. A request that waits for the end of an outage times out here before
-// it times out in Temporal.
+// Temporal retries a callback that was not recorded. A request that waits for the end of an outage times out here
+// before it times out in Temporal.
 func TestACallbackThatIsNotTheEndRecordsNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -181,8 +182,7 @@ func TestACallbackThatIsNotTheEndRecordsNothing(t *testing.T) {
 func (b *switchboard) serveOn(t *testing.T) (address string, stop func()) {
 	t.Helper()
 	var config net.ListenConfig
-	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := must.Get(config.Listen(t.Context(), "tcp", "127.0.0.1:0")).In(t)
 	b.conns = &countingListener{Listener: listener}
 	b.Listener = b.conns
 	return listener.Addr().String(), running(t, b.Run)
@@ -195,8 +195,7 @@ func over(t *testing.T, client *http.Client, address, executionID string, size i
 		strings.NewReader(strings.Repeat("x", size)))
 	require.NoError(t, err)
 	request.Header = call(executionID).Header
-	response, err := client.Do(request)
-	require.NoError(t, err)
+	response := must.Get(client.Do(request)).In(t)
 	require.NoError(t, response.Body.Close())
 	return response.StatusCode
 }
@@ -235,8 +234,7 @@ func hold(t *testing.T, address string, connections int) {
 	t.Helper()
 	leaked := header(callbackKey, uuid.NewString())["authorization"]
 	for n := range connections {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-		require.NoError(t, err)
+		conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", address)).In(t)
 		t.Cleanup(func() { conn.Close() })
 		// A write to a connection that was closed to make room fails, as it should.
 		_, _ = io.WriteString(conn, []string{

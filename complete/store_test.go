@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/complete"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
@@ -18,8 +19,7 @@ func TestOneReplicaAtATimeHasTheTurnToListWhatClosed(t *testing.T) {
 	other.Alive()
 	b.Dispatched(1)
 	take := func(s *storetest.Bench, often time.Duration) (complete.Turn, bool) {
-		turns, err := s.CloseTurns(t.Context(), often, time.Hour)
-		require.NoError(t, err)
+		turns := must.Get(s.CloseTurns(t.Context(), often, time.Hour)).In(t)
 		if len(turns) == 0 {
 			return complete.Turn{}, false
 		}
@@ -65,8 +65,7 @@ func TestATurnIsOfAllWhileAnUnwatchedExecutionHasAWorkflowIDOfItsItem(t *testing
 	b.Alive()
 	b.Dispatched(1)
 	all := func() bool {
-		turns, err := b.CloseTurns(t.Context(), 0, 0)
-		require.NoError(t, err)
+		turns := must.Get(b.CloseTurns(t.Context(), 0, 0)).In(t)
 		require.Len(t, turns, 1)
 		return turns[0].All
 	}
@@ -87,8 +86,7 @@ func TestWhatRunsUnderAnIDIsOfTheKindThatIsAskedFor(t *testing.T) {
 	for kind, want := range map[string]map[string]string{
 		"workflow": {order: "run-" + order}, "activity": {mail: "run-" + mail},
 	} {
-		runs, err := b.Running(t.Context(), kind, "", "order-1")
-		require.NoError(t, err)
+		runs := must.Get(b.Running(t.Context(), kind, "", "order-1")).In(t)
 		require.Equal(t, want, runs)
 	}
 }
@@ -96,8 +94,7 @@ func TestWhatRunsUnderAnIDIsOfTheKindThatIsAskedFor(t *testing.T) {
 func TestOnlyWhatRunsIsAskedAbout(t *testing.T) {
 	b := storetest.Open(t)
 	running, ended, claimed := b.Dispatched(1)[0], b.Dispatched(1)[0], b.Claimed(1)[0]
-	_, err := b.Finish(t.Context(), ended.ExecutionID, "COMPLETED", "", "")
-	require.NoError(t, err)
+	must.Get(b.Finish(t.Context(), ended.ExecutionID, "COMPLETED", "", "")).In(t)
 	open, err := b.OpenAmong(t.Context(),
 		[]string{running.ExecutionID, ended.ExecutionID, claimed.ExecutionID, "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"})
 	require.NoError(t, err)
@@ -113,8 +110,7 @@ func TestSilentExecutionsAreAskedAboutOnceInAWhile(t *testing.T) {
 	b.Execute("update pgdispatch.workflow_executions set started_at = started_at - interval '2 minutes' "+
 		"where id = any ($1)", []string{watched.ExecutionID, old.ExecutionID})
 	silent := func() (ids []string) {
-		executions, err := b.Silent(t.Context(), 10, time.Minute)
-		require.NoError(t, err)
+		executions := must.Get(b.Silent(t.Context(), 10, time.Minute)).In(t)
 		for _, e := range executions {
 			ids = append(ids, e.ID)
 		}
@@ -130,28 +126,24 @@ func TestSilentExecutionsAreAskedAboutOnceInAWhile(t *testing.T) {
 func TestEndsRecordedTogetherAreThoseOfTheirExecutionsAndALockedOneIsLeft(t *testing.T) {
 	b := storetest.Open(t)
 	ran := b.Dispatched(3)
-	tx, err := b.Conns.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "select from pgdispatch.workflow_execution_queue where id = $1 for update", ran[1].ID)
-	require.NoError(t, err)
+	tx := must.Get(b.Conns.Begin(t.Context())).In(t)
+	must.Get(tx.Exec(t.Context(),
+		"select from pgdispatch.workflow_execution_queue where id = $1 for update", ran[1].ID)).In(t)
 	ends := []complete.Ended{{ExecutionID: ran[0].ExecutionID, Outcome: "COMPLETED", Result: `{"total": 3}`},
 		{ExecutionID: ran[1].ExecutionID, Outcome: "COMPLETED"},
 		{ExecutionID: ran[2].ExecutionID, Outcome: "FAILED", Reason: "enough \x00 of\nit"}}
-	first, err := b.FinishAll(t.Context(), ends)
-	require.NoError(t, err)
+	first := must.Get(b.FinishAll(t.Context(), ends)).In(t)
 	require.Equal(t, map[string]bool{ran[0].ExecutionID: true, ran[2].ExecutionID: true}, first)
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Equal(t, []string{"COMPLETED", "DISPATCHED", "FAILED enough \uFFFD of it"}, sqltest.Scalar[[]string](b.Shop,
 		"select array_agg(concat_ws(' ', status, last_error) order by id) from pgdispatch.workflow_execution_queue"))
-	alone, err := b.Finish(t.Context(), ran[1].ExecutionID, "TERMINATED", "enough \x00 of\nit", "")
-	require.NoError(t, err)
+	alone := must.Get(b.Finish(t.Context(), ran[1].ExecutionID, "TERMINATED", "enough \x00 of\nit", "")).In(t)
 	require.True(t, alone)
 	require.Equal(t, "enough \uFFFD of it", sqltest.Scalar[string](b.Shop,
 		"select last_error from pgdispatch.workflow_execution_queue where id = $1", ran[1].ID))
-	first, err = b.FinishAll(t.Context(), ends)
-	require.NoError(t, err)
+	first = must.Get(b.FinishAll(t.Context(), ends)).In(t)
 	require.Equal(t, map[string]bool{ran[0].ExecutionID: false, ran[1].ExecutionID: false, ran[2].ExecutionID: false},
 		first)
-	_, err = b.Finish(t.Context(), ran[1].ExecutionID, "VANISHED", "", "")
+	_, err := b.Finish(t.Context(), ran[1].ExecutionID, "VANISHED", "", "")
 	require.ErrorContains(t, err, "finish execution: ")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
@@ -97,11 +98,9 @@ func TestASleeperWaitsForWhoeverWasToldThatNobodySleeps(t *testing.T) {
 	url, pool := database(t)
 	_, err := pool.Exec(t.Context(), "select setval('pgdispatch.gate', 2)") // a replica is awake
 	require.NoError(t, err)
-	inFlight, err := pool.Begin(t.Context())
-	require.NoError(t, err)
+	inFlight := must.Get(pool.Begin(t.Context())).In(t)
 	t.Cleanup(func() { _ = inFlight.Rollback(context.Background()) }) // closing the pool would wait for it
-	_, err = inFlight.Exec(t.Context(), "select pgdispatch.wake()")
-	require.NoError(t, err)
+	must.Get(inFlight.Exec(t.Context(), "select pgdispatch.wake()")).In(t)
 
 	gate := newGate(t, url, "one")
 	gate.Sleep()
@@ -117,11 +116,9 @@ func TestASleeperWaitsForWhoeverWasToldThatNobodySleeps(t *testing.T) {
 
 func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
 	url, pool := database(t)
-	listener, err := pool.Acquire(t.Context())
-	require.NoError(t, err)
+	listener := must.Get(pool.Acquire(t.Context())).In(t)
 	defer listener.Release()
-	_, err = listener.Exec(t.Context(), "listen "+notify.HelpChannel)
-	require.NoError(t, err)
+	must.Get(listener.Exec(t.Context(), "listen "+notify.HelpChannel)).In(t)
 	first := newGate(t, url, "first")
 	first.fallAsleep(t)
 	second := newGate(t, url, "second")
@@ -134,8 +131,7 @@ func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
 	second.Call()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	_, err = listener.Conn().WaitForNotification(ctx)
-	require.NoError(t, err, "without duty it calls")
+	must.Get(listener.Conn().WaitForNotification(ctx)).In(t) // without duty it calls
 	require.False(t, second.OnDuty())
 
 	first.Busy()
@@ -144,9 +140,8 @@ func TestOneIsOnDutyAndABusyOneHandsItOver(t *testing.T) {
 	require.True(t, second.OnDuty())
 
 	first.Sleep()
-	_, err = pool.Exec(t.Context(), "select pg_terminate_backend(pid) from pg_stat_activity "+
-		"where application_name = 'second' and datname = current_database()")
-	require.NoError(t, err)
+	must.Get(pool.Exec(t.Context(), "select pg_terminate_backend(pid) from pg_stat_activity "+
+		"where application_name = 'second' and datname = current_database()")).In(t)
 	within(t, func() bool {
 		return first.OnDuty() != second.OnDuty() && (first.IsAsleep() || second.IsAsleep())
 	}, "one is on duty again after the death of its holder, and the gate is shut")
@@ -157,8 +152,7 @@ func TestWhoeverDistrustsIsWokenBesideTheOneOnDuty(t *testing.T) {
 	frozen, err := pool.Acquire(t.Context()) // on duty, awake, and hangs
 	require.NoError(t, err)
 	defer frozen.Release()
-	_, err = frozen.Exec(t.Context(), "select pg_advisory_lock(pgdispatch.gate_key() + 1)")
-	require.NoError(t, err)
+	must.Get(frozen.Exec(t.Context(), "select pg_advisory_lock(pgdispatch.gate_key() + 1)")).In(t)
 
 	gate := newGateEvery(t, url, "one", time.Hour)
 	gate.Sleep()
@@ -167,8 +161,8 @@ func TestWhoeverDistrustsIsWokenBesideTheOneOnDuty(t *testing.T) {
 	require.True(t, gate.OnDuty())
 	require.True(t, wakes(t, pool))
 
-	_, err = frozen.Exec(t.Context(), "select setval('pgdispatch.gate', 2), pg_advisory_unlock(pgdispatch.gate_key() + 1)")
-	require.NoError(t, err) // it has opened the gate and leaves duty
+	must.Get(frozen.Exec(t.Context(), "select setval('pgdispatch.gate', 2), "+
+		"pg_advisory_unlock(pgdispatch.gate_key() + 1)")).In(t) // it has opened the gate and leaves duty
 	gate.Called()
 	notify.Receive(t, gate.shutting)
 	require.True(t, wakes(t, pool), "whoever takes duty asleep shuts the gate again")
@@ -179,8 +173,7 @@ func TestAGateThatAnotherMovedIsSetAgain(t *testing.T) {
 	url, pool := database(t)
 	gate := newGate(t, url, "one")
 	move := func(to int) {
-		_, err := pool.Exec(t.Context(), "select setval('pgdispatch.gate', $1)", to)
-		require.NoError(t, err)
+		must.Get(pool.Exec(t.Context(), "select setval('pgdispatch.gate', $1)", to)).In(t)
 	}
 	gate.fallAsleep(t)
 	move(2)
@@ -196,13 +189,12 @@ func TestAGateThatAnotherMovedIsSetAgain(t *testing.T) {
 
 func TestAnErrorOfTheGateSaysWhatWasTried(t *testing.T) {
 	t.Parallel()
-	conn, err := pgx.Connect(t.Context(), sqltest.URL(t))
-	require.NoError(t, err)
+	conn := must.Get(pgx.Connect(t.Context(), sqltest.URL(t))).In(t)
 	session := &notify.Session{Conn: conn}
 	require.NoError(t, session.Ping(t.Context()))
 	require.NoError(t, session.Close(t.Context()))
 	require.ErrorContains(t, session.Ping(t.Context()), "ping gate: ")
-	_, err = session.Shut(t.Context())
+	_, err := session.Shut(t.Context())
 	require.ErrorContains(t, err, "shut gate: ")
 }
 

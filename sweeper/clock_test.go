@@ -21,27 +21,17 @@ func (b *broom) withClock(set time.Duration) {
 	}
 }
 
-func TestAJumpOfTheDatabasesClockIsAnAlarmOnce(t *testing.T) {
-	for want, set := range map[string]time.Duration{"3600000": time.Hour, "-3600000": -time.Hour,
-		"1100": 1100 * time.Millisecond} {
-		t.Run(want, func(t *testing.T) {
-			bubble(t, func(t *testing.T, b *broom) {
-				b.withClock(set)
-				b.runFor(35 * time.Second)
-				require.Len(t, b.seen().sweeps, 4)
-				require.Equal(t, []string{jump + want}, b.log.Lines())
-			})
-		})
-	}
-}
-
-func TestAClockThatIsDisciplinedIsNoAlarm(t *testing.T) {
-	for _, set := range []time.Duration{900 * time.Millisecond, -900 * time.Millisecond, 0} {
+func TestAJumpOfTheDatabasesClockIsAnAlarmOnceUnlessTheClockIsDisciplined(t *testing.T) {
+	for set, said := range map[time.Duration][]string{
+		time.Hour: {jump + "3600000"}, -time.Hour: {jump + "-3600000"}, 1100 * time.Millisecond: {jump + "1100"},
+		900 * time.Millisecond: nil, -900 * time.Millisecond: nil, 0: nil,
+	} {
 		t.Run(set.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, b *broom) {
 				b.withClock(set)
 				b.runFor(35 * time.Second)
-				require.Empty(t, b.log.Lines())
+				require.Len(t, b.seen().sweeps, 4)
+				require.Equal(t, said, b.log.Lines())
 			})
 		})
 	}
@@ -134,15 +124,5 @@ func TestStoredTimesAreBroughtBackUntilNoneIsLeftAndThenSweptAgain(t *testing.T)
 		require.Equal(t, []time.Duration{0, 0}, b.seen().sweeps, "signals and stop requests are seen at once")
 		require.Equal(t, []time.Duration{0}, b.seen().found)
 		require.Equal(t, []string{brought + "507"}, b.log.Lines())
-	})
-}
-
-func TestAWakeUpSweepsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, b *broom) {
-		wake := make(chan struct{}, 1)
-		b.Wake = wake
-		time.AfterFunc(3*time.Second, func() { wake <- struct{}{} })
-		b.runFor(9 * time.Second)
-		require.Equal(t, []time.Duration{0, 3 * time.Second}, b.seen().sweeps)
 	})
 }

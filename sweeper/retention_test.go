@@ -36,10 +36,15 @@ func (s *shredder) DeleteFinished(_ context.Context, atMost int) (Deleted, error
 
 func retaining(t *testing.T, d time.Duration, answers ...any) *shredder {
 	t.Helper()
+	return retainingIf(t, nil, d, answers...)
+}
+
+func retainingIf(t *testing.T, wanted func() bool, d time.Duration, answers ...any) *shredder {
+	t.Helper()
 	s := &shredder{answers: answers}
 	synctest.Test(t, func(t *testing.T) {
 		s.began = time.Now()
-		s.Retention = &Retention{Store: s, Interval: 10 * time.Second, Log: slog.New(&s.log)}
+		s.Retention = &Retention{Store: s, Interval: 10 * time.Second, Wanted: wanted, Log: slog.New(&s.log)}
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
 		require.NoError(t, s.Run(ctx))
@@ -81,20 +86,6 @@ func TestRetentionStopsBetweenTwoBatches(t *testing.T) {
 
 func TestRetentionThatIsOffAsksForNothing(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		on := false
-		s := &shredder{began: time.Now()}
-		s.Retention = &Retention{Store: s, Interval: 10 * time.Second, Wanted: func() bool {
-			return on
-		}, Log: slog.New(&s.log)}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		require.NoError(t, s.Run(ctx))
-		require.Empty(t, s.calls)
-		on = true
-		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		require.NoError(t, s.Run(ctx))
-		require.Len(t, s.calls, 1)
-	})
+	require.Empty(t, retainingIf(t, func() bool { return false }, time.Hour).calls)
+	require.Len(t, retainingIf(t, func() bool { return true }, time.Second).calls, 1)
 }

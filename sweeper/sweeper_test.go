@@ -99,6 +99,12 @@ func (f fakeStore) QueueHolder(context.Context) (*notify.Holder, error) {
 
 func TestSweepsAtOnceAndOnItsInterval(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
+		b.onSweep = func(int) (Swept, error) {
+			if next := time.Hour; b.now() > 0 {
+				return Swept{NextExpiryIn: &next}, nil // it never waits longer
+			}
+			return Swept{}, nil
+		}
 		b.runFor(25 * time.Second)
 		require.Equal(t, []time.Duration{0, 10 * time.Second, 20 * time.Second}, b.seen().sweeps)
 		require.Empty(t, b.seen().found)
@@ -120,17 +126,6 @@ func TestWaitsForTheLeaseThatRunsOutNext(t *testing.T) {
 		require.Len(t, sweeps, 2)
 		require.GreaterOrEqual(t, sweeps[1], 3*time.Second)
 		require.Less(t, sweeps[1], 3*time.Second+maxJitter)
-	})
-}
-
-func TestNeverWaitsLongerThanItsInterval(t *testing.T) {
-	bubble(t, func(t *testing.T, b *broom) {
-		b.onSweep = func(int) (Swept, error) {
-			next := time.Hour
-			return Swept{NextExpiryIn: &next}, nil
-		}
-		b.runFor(25 * time.Second)
-		require.Equal(t, []time.Duration{0, 10 * time.Second, 20 * time.Second}, b.seen().sweeps)
 	})
 }
 
@@ -156,16 +151,19 @@ func TestAWakeUpIsFollowedByASweepButManyAreNot(t *testing.T) {
 		wake := make(chan struct{}, 1)
 		b.Wake = wake
 		go func() {
+			time.Sleep(3 * time.Second)
 			for range 30 {
-				time.Sleep(time.Second / 30)
 				select {
 				case wake <- struct{}{}:
 				default:
 				}
+				time.Sleep(time.Second / 30)
 			}
 		}()
-		b.runFor(5 * time.Second)
-		require.InDelta(t, 6, len(b.seen().sweeps), 1, "one at first, and one each wakePause")
+		b.runFor(9 * time.Second)
+		sweeps := b.seen().sweeps
+		require.Equal(t, []time.Duration{0, 3 * time.Second}, sweeps[:2])
+		require.InDelta(t, 2+5, len(sweeps), 1, "one each wakePause")
 	})
 }
 
@@ -220,14 +218,6 @@ func TestANotificationQueueThatFillsIsLoggedAtItsBeginningAndItsEnd(t *testing.T
 	})
 }
 
-func TestSweeperWithoutFoundTellsNobody(t *testing.T) {
-	bubble(t, func(t *testing.T, b *broom) {
-		b.Found = nil
-		b.onSweep = func(int) (Swept, error) { return Swept{Requeued: 1}, nil }
-		b.runFor(3 * time.Minute)
-	})
-}
-
 func TestCancellationIsNoError(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -244,11 +234,12 @@ func TestCancellationIsNoError(t *testing.T) {
 func TestOthersHearWhatASweepSaw(t *testing.T) {
 	bubble(t, func(t *testing.T, b *broom) {
 		failed := errors.New("connection refused")
+		b.Found = nil
 		b.onSweep = func(int) (Swept, error) {
 			if b.now() == 0 {
 				return Swept{}, failed
 			}
-			return Swept{Open: 3, Unwatched: true}, nil
+			return Swept{Open: 3, Unwatched: true, Requeued: 1}, nil
 		}
 		var saw []Swept
 		var errs []error
@@ -260,7 +251,7 @@ func TestOthersHearWhatASweepSaw(t *testing.T) {
 			saw = append(saw, swept)
 		}
 		b.runFor(15 * time.Second)
-		require.Equal(t, []Swept{{Open: 3, Unwatched: true}}, saw)
+		require.Equal(t, []Swept{{Open: 3, Unwatched: true, Requeued: 1}}, saw)
 		require.Equal(t, []error{failed}, errs)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,8 +17,7 @@ const patience = 10 * time.Second
 
 func startShell(t *testing.T, logPath, script string) *Process {
 	t.Helper()
-	p, err := Start(Spec{Name: "shell", Program: "sh", Args: []string{"-c", script}, LogPath: logPath})
-	require.NoError(t, err)
+	p := must.Get(Start(Spec{Name: "shell", Program: "sh", Args: []string{"-c", script}, LogPath: logPath})).In(t)
 	t.Cleanup(func() { require.NoError(t, p.Kill()) })
 	return p
 }
@@ -91,8 +91,7 @@ func TestProcessesMayShareALog(t *testing.T) {
 	<-second.Exited()
 
 	require.Equal(t, "second\n", second.Log())
-	all, err := os.ReadFile(log)
-	require.NoError(t, err)
+	all := must.Get(os.ReadFile(log)).In(t)
 	require.Equal(t, "ready\nsecond\n", string(all))
 }
 
@@ -117,7 +116,6 @@ func TestEnvironmentPointsNowhereElse(t *testing.T) {
 
 func TestAddressIsFree(t *testing.T) {
 	t.Parallel()
-	address, err := FreeAddress()
-	require.NoError(t, err)
+	address := must.Get(FreeAddress()).In(t)
 	require.Regexp(t, `^127\.0\.0\.1:[1-9]\d*$`, address)
 }
