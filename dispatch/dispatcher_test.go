@@ -21,6 +21,14 @@ func bubble(t *testing.T, workers int, test func(t *testing.T, d *desk)) {
 	synctest.Test(t, func(t *testing.T) { test(t, newDesk(t, workers)) })
 }
 
+// bubbles runs a test in a bubble for each case.
+func bubbles[C any](t *testing.T, workers int, cases map[string]C, test func(t *testing.T, d *desk, c C)) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { bubble(t, workers, func(t *testing.T, d *desk) { test(t, d, c) }) })
+	}
+}
+
 // pass lets time pass, and waits until all goroutines are idle.
 func pass(d time.Duration) {
 	time.Sleep(d)
@@ -152,21 +160,6 @@ func TestNeverMoreAtOnceThanThereAreWorkers(t *testing.T) {
 	})
 }
 
-func TestWorkerWaitsForNoNeighbourOfItsBatch(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, d *desk) {
-		d.enqueue(10)
-		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
-			if item.ID == 1 {
-				return starts(4*time.Second)(ctx, item)
-			}
-			return starts(time.Millisecond)(ctx, item)
-		}
-		d.run()
-		pass(time.Second)
-		require.Len(t, d.seen().reported, 9)
-	})
-}
-
 func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		d.enqueue(3)
@@ -231,17 +224,5 @@ func TestWhatAClaimSaysBesideItsItemsIsLogged(t *testing.T) {
 		require.Equal(t, []string{"INFO Paused by the settings; claiming no items",
 			"INFO Resumed by the settings; claiming items",
 			"INFO Workspace at capacity workspace_id=shop active_count=5 limit=6"}, d.log.Lines())
-	})
-}
-
-func TestOneClaimServesAllWorkersThatAreFree(t *testing.T) {
-	bubble(t, 50, func(t *testing.T, d *desk) {
-		d.enqueue(500)
-		d.onStart = stubborn(time.Millisecond)
-		d.claimsIn(2 * time.Millisecond)
-		d.run()
-		pass(time.Second)
-		require.Len(t, d.seen().reported, 500)
-		require.Less(t, len(d.seen().claims), 30, "fewer claims than items")
 	})
 }

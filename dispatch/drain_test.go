@@ -16,17 +16,14 @@ import (
 // The bubbles prove that no goroutine is left when Run returns: otherwise they would not end.
 
 func TestADispatcherWithoutWorkEndsAtOnce(t *testing.T) {
-	for name, answer := range map[string]error{"idle": nil, "without a database": errors.New("connection refused")} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, 4, func(t *testing.T, d *desk) {
-				d.onClaim = func(int) (claim.Batch, error) { return claim.Batch{LookAgainIn: -1}, answer }
-				stop := d.run()
-				pass(time.Minute)
-				stop()
-				require.Equal(t, time.Minute, d.now())
-			})
+	bubbles(t, 4, map[string]error{"idle": nil, "without a database": errors.New("connection refused")},
+		func(t *testing.T, d *desk, answer error) {
+			d.onClaim = func(int) (claim.Batch, error) { return claim.Batch{LookAgainIn: -1}, answer }
+			stop := d.run()
+			pass(time.Minute)
+			stop()
+			require.Equal(t, time.Minute, d.now())
 		})
-	}
 }
 
 func TestDispatcherThatIsCancelledBeforeItsStartClaimsNothing(t *testing.T) {

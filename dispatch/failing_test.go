@@ -30,40 +30,37 @@ func (d *desk) failsWith(err error, until time.Duration) func(context.Context, c
 }
 
 func TestOutageIsProbedByOneItemAndBurnsNoAttempts(t *testing.T) {
-	for name, c := range map[string]struct {
+	type row struct {
 		err  error
 		said string
-	}{
+	}
+	bubbles(t, 4, map[string]row{
 		"unanswered": {serviceerror.NewUnavailable("connection refused"), "release unanswered: "},
 		"blocked":    {serviceerror.NewPermissionDenied("not yours", ""), "release: "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, 4, func(t *testing.T, d *desk) {
-				const outage = 10 * time.Minute
-				d.enqueue(50)
-				d.onStart = d.failsWith(c.err, outage)
-				d.run()
-				pass(outage - time.Second)
+	}, func(t *testing.T, d *desk, c row) {
+		const outage = 10 * time.Minute
+		d.enqueue(50)
+		d.onStart = d.failsWith(c.err, outage)
+		d.run()
+		pass(outage - time.Second)
 
-				require.Less(t, len(d.seen().claims), int(outage/(2*time.Second)), "it pauses between probes")
-				for n, probe := range d.seen().claims[1:] {
-					require.Equal(t, 1, probe.atMost, "claim %d", n+1)
-				}
-				require.Empty(t, d.seen().reported)
-				for _, s := range d.settlements() {
-					require.Contains(t, said(s), c.said)
-					require.Contains(t, s.Error, c.err.Error())
-				}
-				require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
+		require.Less(t, len(d.seen().claims), int(outage/(2*time.Second)), "it pauses between probes")
+		for n, probe := range d.seen().claims[1:] {
+			require.Equal(t, 1, probe.atMost, "claim %d", n+1)
+		}
+		require.Empty(t, d.seen().reported)
+		for _, s := range d.settlements() {
+			require.Contains(t, said(s), c.said)
+			require.Contains(t, s.Error, c.err.Error())
+		}
+		require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
 
-				pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
-				require.Len(t, d.seen().reported, 50, "starts resume after at most the longest pause")
-				require.Contains(t, d.log.At(slog.LevelInfo), "Temporal accepts workflows again; resuming starts")
-				require.NotContains(t, d.verbs(), claim.Retry)
-				require.NotContains(t, d.verbs(), claim.Fail)
-			})
-		})
-	}
+		pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
+		require.Len(t, d.seen().reported, 50, "starts resume after at most the longest pause")
+		require.Contains(t, d.log.At(slog.LevelInfo), "Temporal accepts workflows again; resuming starts")
+		require.NotContains(t, d.verbs(), claim.Retry)
+		require.NotContains(t, d.verbs(), claim.Fail)
+	})
 }
 
 func TestOutageIsNotProbedWhileAStartIsUnderWay(t *testing.T) {
@@ -232,11 +229,12 @@ func TestItemThatMayBeRunningIsLookedForBeforeItFails(t *testing.T) {
 	const gone = claim.Problem("workspace not found")
 	there := func() (string, bool, error) { return "run-there", true, nil }
 	nowhere := func() (string, bool, error) { return "", false, nil }
-	for name, c := range map[string]struct {
+	type row struct {
 		problem claim.Problem // none: Temporal may have forgotten it
 		find    func() (string, bool, error)
 		said    string
-	}{
+	}
+	bubbles(t, 1, map[string]row{
 		"found":     {gone, there, "dispatched: "},
 		"not there": {gone, nowhere, "fail: workspace not found"},
 		"no answer": {gone, func() (string, bool, error) {
@@ -245,56 +243,49 @@ func TestItemThatMayBeRunningIsLookedForBeforeItFails(t *testing.T) {
 		"panic":                    {gone, func() (string, bool, error) { panic("boom") }, "retry unanswered: panic: boom"},
 		"forgotten, but there":     {"", there, "dispatched: "},
 		"forgotten, and not there": {"", nowhere, "fail: " + temporal.ErrForgotten.Error()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, d *desk) {
-				d.enqueueItem(claim.Item{Unanswered: true, Problem: c.problem, MaxAttempts: 3})
-				d.onStart = func(context.Context, claim.Item) (string, error) {
-					return "", temporal.As(engine.Forgotten, temporal.ErrForgotten)
-				}
-				d.onFind = func(context.Context, claim.Item) (string, bool, error) { return c.find() }
-				d.run()
-				synctest.Wait()
-				s := d.settlements()[0]
-				require.Equal(t, c.said, said(s))
-				if s.Verb == claim.Dispatched {
-					require.Equal(t, "run-there", s.RunID)
-					require.Equal(t, []string{"e1=run-there"}, d.seen().reported)
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, d *desk, c row) {
+		d.enqueueItem(claim.Item{Unanswered: true, Problem: c.problem, MaxAttempts: 3})
+		d.onStart = func(context.Context, claim.Item) (string, error) {
+			return "", temporal.As(engine.Forgotten, temporal.ErrForgotten)
+		}
+		d.onFind = func(context.Context, claim.Item) (string, bool, error) { return c.find() }
+		d.run()
+		synctest.Wait()
+		s := d.settlements()[0]
+		require.Equal(t, c.said, said(s))
+		if s.Verb == claim.Dispatched {
+			require.Equal(t, "run-there", s.RunID)
+			require.Equal(t, []string{"e1=run-there"}, d.seen().reported)
+		}
+	})
 }
 
 func TestCallThatIsNotAnsweredIsGivenUpByNameBeforeItsLeaseEnds(t *testing.T) {
 	unanswered := claim.Item{Unanswered: true, Problem: "workspace not found"}
-	for name, c := range map[string]struct {
+	type row struct {
 		call  string
 		lease time.Duration
 		after time.Duration
 		item  claim.Item
-	}{
+	}
+	bubbles(t, 1, map[string]row{
 		"start":         {"start of workflow", time.Minute, 5 * time.Second, claim.Item{}},
 		"look":          {"lookup of the workflow", time.Minute, 5 * time.Second, unanswered},
 		"a short lease": {"start of workflow", time.Second, 900 * ms, claim.Item{}}, // a tenth is left to settle
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, d *desk) {
-				d.Lease = c.lease
-				d.enqueueItem(c.item)
-				d.onStart = starts(time.Hour)
-				d.onFind = func(ctx context.Context, _ claim.Item) (string, bool, error) {
-					<-ctx.Done()
-					return "", false, ctx.Err()
-				}
-				d.run()
-				pass(c.after + ms)
-				require.Equal(t, "release unanswered: "+c.call+" timed out after "+c.after.String()+
-					": context deadline exceeded", said(d.settlements()[0]))
-				require.Equal(t, c.after, d.seen().settles[0].at)
-			})
-		})
-	}
+	}, func(t *testing.T, d *desk, c row) {
+		d.Lease = c.lease
+		d.enqueueItem(c.item)
+		d.onStart = starts(time.Hour)
+		d.onFind = func(ctx context.Context, _ claim.Item) (string, bool, error) {
+			<-ctx.Done()
+			return "", false, ctx.Err()
+		}
+		d.run()
+		pass(c.after + ms)
+		require.Equal(t, "release unanswered: "+c.call+" timed out after "+c.after.String()+
+			": context deadline exceeded", said(d.settlements()[0]))
+		require.Equal(t, c.after, d.seen().settles[0].at)
+	})
 }
 
 func TestItemThatIsClaimedTooLateIsReleasedUnsent(t *testing.T) {

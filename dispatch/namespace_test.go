@@ -50,38 +50,34 @@ func (d *desk) startsButOf(err error, until time.Duration) map[string]int {
 }
 
 func TestOnlyTheNamespaceThatTakesNothingWaits(t *testing.T) {
-	for name, err := range map[string]error{
+	bubbles(t, 4, map[string]error{
 		"missing":    serviceerror.NewNamespaceNotFound("bad"),
 		"forbidden":  serviceerror.NewPermissionDenied("not yours", ""),
 		"unanswered": serviceerror.NewUnavailable("no hosts are available"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, 4, func(t *testing.T, d *desk) {
-				const outage = 10 * time.Minute
-				observer := d.observed()
-				d.severally(50, "good", "bad")
-				starts := d.startsButOf(err, outage)
-				stop := d.run()
-				pass(time.Second)
-				require.Len(t, d.seen().reported, 50, "the others continue at full speed")
-				pass(outage - 2*time.Second)
-				require.Len(t, d.seen().reported, 50)
-				require.Less(t, starts["bad"], int(outage/(2*time.Second)), "probes have growing pauses")
-				for _, s := range d.settlements() {
-					require.Contains(t, []claim.Verb{claim.Dispatched, claim.Release}, s.Verb, "no failure is counted")
-				}
-				require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
-				require.Equal(t, "bad",
-					d.log.Value("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt "+
-						"is counted", "namespace"))
-				require.Less(t, len(d.seen().claims), 2*int(outage/time.Second), "waiting items are not claimed repeatedly")
-				pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
-				require.Len(t, d.seen().reported, 100, "starts resume after at most the longest pause")
-				stop()
-				require.NotContains(t, observer.breaker, true, "some namespace always accepted starts")
-			})
-		})
-	}
+	}, func(t *testing.T, d *desk, err error) {
+		const outage = 10 * time.Minute
+		observer := d.observed()
+		d.severally(50, "good", "bad")
+		starts := d.startsButOf(err, outage)
+		stop := d.run()
+		pass(time.Second)
+		require.Len(t, d.seen().reported, 50, "the others continue at full speed")
+		pass(outage - 2*time.Second)
+		require.Len(t, d.seen().reported, 50)
+		require.Less(t, starts["bad"], int(outage/(2*time.Second)), "probes have growing pauses")
+		for _, s := range d.settlements() {
+			require.Contains(t, []claim.Verb{claim.Dispatched, claim.Release}, s.Verb, "no failure is counted")
+		}
+		require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
+		require.Equal(t, "bad",
+			d.log.Value("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt "+
+				"is counted", "namespace"))
+		require.Less(t, len(d.seen().claims), 2*int(outage/time.Second), "waiting items are not claimed repeatedly")
+		pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
+		require.Len(t, d.seen().reported, 100, "starts resume after at most the longest pause")
+		stop()
+		require.NotContains(t, observer.breaker, true, "some namespace always accepted starts")
+	})
 }
 
 // A starting replica may meet a namespace that accepts nothing before it knows of others.
@@ -109,70 +105,63 @@ func TestANamespaceThatTookNothingBeforeOthersWereKnownIsSaidToOnce(t *testing.T
 
 // If no namespace accepts starts, only probes are claimed, as with one namespace.
 func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
-	for name, err := range map[string]error{
+	bubbles(t, 4, map[string]error{
 		"unreached":  temporal.As(engine.Unreached, errors.New("connection refused")),
 		"unanswered": serviceerror.NewUnavailable("connection reset"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, 4, func(t *testing.T, d *desk) {
-				const outage = 10 * time.Minute
-				observer := d.observed()
-				d.severally(25, "a", "b")
-				d.startsOf(func(string) error {
-					if d.now() < outage {
-						return err
-					}
-					return nil
-				})
-				d.run()
-				pass(outage - time.Second)
-				seen := d.seen()
-				require.Less(t, len(seen.claims), 2*int(outage/(2*time.Second)), "it pauses between probes")
-				for n, probe := range seen.claims[3:] {
-					require.LessOrEqual(t, probe.atMost, 2, "claim %d: at most one of each", n)
-				}
-				require.Empty(t, seen.reported)
-				require.True(t, observer.pausedAll())
-				pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
-				require.Len(t, d.seen().reported, 50)
-				require.False(t, observer.pausedAll())
-				require.NotContains(t, d.verbs(), claim.Retry)
-			})
+	}, func(t *testing.T, d *desk, err error) {
+		const outage = 10 * time.Minute
+		observer := d.observed()
+		d.severally(25, "a", "b")
+		d.startsOf(func(string) error {
+			if d.now() < outage {
+				return err
+			}
+			return nil
 		})
-	}
+		d.run()
+		pass(outage - time.Second)
+		seen := d.seen()
+		require.Less(t, len(seen.claims), 2*int(outage/(2*time.Second)), "it pauses between probes")
+		for n, probe := range seen.claims[3:] {
+			require.LessOrEqual(t, probe.atMost, 2, "claim %d: at most one of each", n)
+		}
+		require.Empty(t, seen.reported)
+		require.True(t, observer.pausedAll())
+		pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
+		require.Len(t, d.seen().reported, 50)
+		require.False(t, observer.pausedAll())
+		require.NotContains(t, d.verbs(), claim.Retry)
+	})
 }
 
 func TestANamespaceThatAProbeFindsRefusedIsPausedThoughNoItemWaits(t *testing.T) {
-	for name, row := range map[string]struct {
+	type row struct {
 		inUse  []string
 		paused int
 		all    bool
-	}{
+	}
+	bubbles(t, 2, map[string]row{
 		"the only one":        {[]string{"own"}, 1, true},
 		"with its activities": {[]string{"own", claim.ActivitiesOf("own")}, 2, true},
 		"beside another":      {[]string{"own", "other"}, 1, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, 2, func(t *testing.T, d *desk) {
-				observer := d.observed()
-				d.PollInterval = time.Second
-				d.Namespaces = func() []string { return row.inUse }
-				d.RefusedNamespace = func() string {
-					if d.now() < time.Minute {
-						return "own"
-					}
-					return ""
-				}
-				d.run()
-				pass(50 * time.Second)
-				require.Equal(t, row.all, observer.pausedAll())
-				require.Equal(t, row.paused, observer.paused)
-				pass(11 * time.Second)
-				require.False(t, observer.pausedAll())
-				require.Zero(t, observer.paused)
-			})
-		})
-	}
+	}, func(t *testing.T, d *desk, row row) {
+		observer := d.observed()
+		d.PollInterval = time.Second
+		d.Namespaces = func() []string { return row.inUse }
+		d.RefusedNamespace = func() string {
+			if d.now() < time.Minute {
+				return "own"
+			}
+			return ""
+		}
+		d.run()
+		pass(50 * time.Second)
+		require.Equal(t, row.all, observer.pausedAll())
+		require.Equal(t, row.paused, observer.paused)
+		pass(11 * time.Second)
+		require.False(t, observer.pausedAll())
+		require.Zero(t, observer.paused)
+	})
 }
 
 // With a single namespace, claims skip the costly check of namespaces.

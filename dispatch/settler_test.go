@@ -103,22 +103,19 @@ func TestItemsBesideOneWhoseSettleIsRefusedAreNotLost(t *testing.T) {
 // One worker settles in its next claim.
 func TestSettleThatMovesNothingIsALostLease(t *testing.T) {
 	t.Parallel()
-	for name, workers := range map[string]int{"by itself": 3, "in a claim": 1} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, workers, func(t *testing.T, d *desk) {
-				d.enqueue(2)
-				d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
-					fakeStore{d}.putBack(verb, batch)
-					return []int64{2}, nil
-				}
-				d.run()
-				pass(time.Second)
-				require.Equal(t, []string{"e2=run-e2"}, d.seen().reported)
-				require.Equal(t, []string{"Lease lost"}, d.log.At(slog.LevelWarn))
-				require.Equal(t, claim.ErrLost.Error(), d.log.Value("Lease lost", "error"))
-			})
-		})
-	}
+	bubbles(t, 0, map[string]int{"by itself": 3, "in a claim": 1}, func(t *testing.T, d *desk, workers int) {
+		d.Workers = workers
+		d.enqueue(2)
+		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
+			fakeStore{d}.putBack(verb, batch)
+			return []int64{2}, nil
+		}
+		d.run()
+		pass(time.Second)
+		require.Equal(t, []string{"e2=run-e2"}, d.seen().reported)
+		require.Equal(t, []string{"Lease lost"}, d.log.At(slog.LevelWarn))
+		require.Equal(t, claim.ErrLost.Error(), d.log.Value("Lease lost", "error"))
+	})
 }
 
 func TestWhatEndsDuringASettleGoesIntoTheNextOne(t *testing.T) {

@@ -99,28 +99,24 @@ func TestStartedItemsDoNotWaitWhileWIsNearlyUsedUp(t *testing.T) {
 }
 
 func TestStartedItemsAreSettledByTheClaimOfABusyReplica(t *testing.T) {
-	for name, prepare := range map[string]func(d *desk){
+	bubbles(t, 4, map[string]func(d *desk){
 		"W nearly used up": func(*desk) {},
 		"room below W":     func(d *desk) { d.leavesRoom(100) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, 4, func(t *testing.T, d *desk) {
-				d.enqueue(40)
-				prepare(d)
-				d.onStart = starts(10 * time.Millisecond)
-				d.run()
-				pass(time.Second)
-				taken := 0
-				for _, s := range d.seen().settles {
-					if s.inClaim {
-						taken += len(s.batch)
-					}
-				}
-				require.GreaterOrEqual(t, taken, 30, "all but the last, which no claim follows")
-				require.Len(t, d.seen().reported, 40)
-			})
-		})
-	}
+	}, func(t *testing.T, d *desk, prepare func(d *desk)) {
+		d.enqueue(40)
+		prepare(d)
+		d.onStart = starts(10 * time.Millisecond)
+		d.run()
+		pass(time.Second)
+		taken := 0
+		for _, s := range d.seen().settles {
+			if s.inClaim {
+				taken += len(s.batch)
+			}
+		}
+		require.GreaterOrEqual(t, taken, 30, "all but the last, which no claim follows")
+		require.Len(t, d.seen().reported, 40)
+	})
 }
 
 func TestAShutdownSettlesWhatWaitsForOthers(t *testing.T) {

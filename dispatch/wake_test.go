@@ -51,18 +51,6 @@ func (g *fakeGate) IsAsleep() bool {
 	return g.wish == "sleep" && !g.stuck
 }
 
-func (g *fakeGate) called() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.calls
-}
-
-func (g *fakeGate) distrusted() time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.distrust
-}
-
 func (g *fakeGate) seen() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -168,7 +156,7 @@ func TestAReplicaWhoseWorkersAreAllBusyLeavesDutyUntilOneIsFree(t *testing.T) {
 		free := make(chan struct{})
 		d.onStart = func(context.Context, claim.Item) (string, error) { <-free; return "run", nil }
 		d.enqueue(1)
-		d.run()
+		stop := d.run()
 		pass(busyBefore / 2)
 		require.Equal(t, []string{"sleep"}, g.seen(), "the gate stays shut after short work")
 		pass(busyBefore)
@@ -177,6 +165,8 @@ func TestAReplicaWhoseWorkersAreAllBusyLeavesDutyUntilOneIsFree(t *testing.T) {
 		close(free)
 		synctest.Wait()
 		require.Equal(t, []string{"sleep", "busy", "sleep"}, g.seen())
+		stop()
+		require.Equal(t, []string{"sleep", "busy", "sleep", "busy"}, g.seen(), "or that stops")
 	})
 }
 
@@ -214,7 +204,7 @@ func TestMoreWorkThanWorkersCallsTheOthers(t *testing.T) {
 		d.onStart = stubborn(time.Millisecond)
 		d.run()
 		pass(callInterval + 20*time.Millisecond)
-		require.Equal(t, 2, g.called(), "one call at once, the next after callInterval")
+		require.Equal(t, 2, g.calls, "one call at once, the next after callInterval")
 	})
 }
 
@@ -225,19 +215,10 @@ func TestAPollThatFindsOldWorkDistrustsWhoeverIsOnDuty(t *testing.T) {
 		pass(d.PollInterval)
 		d.enqueueItem(claim.Item{MaxAttempts: 3, Waited: overdue})
 		pass(d.PollInterval)
-		require.Zero(t, g.distrusted(), "nothing was found, then nothing that is old")
+		require.Zero(t, g.distrust, "nothing was found, then nothing that is old")
 		d.enqueueItem(claim.Item{MaxAttempts: 3, Waited: 2 * overdue})
 		pass(d.PollInterval)
-		require.Equal(t, distrust, g.distrusted())
-	})
-}
-
-func TestAReplicaThatStopsLeavesDuty(t *testing.T) {
-	gatedBubble(t, 2, func(t *testing.T, d *desk, g *fakeGate) {
-		stop := d.run()
-		synctest.Wait()
-		stop()
-		require.Equal(t, []string{"sleep", "busy"}, g.seen())
+		require.Equal(t, distrust, g.distrust)
 	})
 }
 
