@@ -43,6 +43,7 @@ type tenant struct {
 	retryIn     time.Duration // rate limit's answer to a claim that gets nothing; 0: no rate
 	locked      bool          // another session has locked its items
 	closed      bool          // its items are in a namespace that accepts none
+	bound       bool          // a claim says only that it is within its limit, not how many it holds
 }
 
 // most is how many may be held while no other workspace needs the workers.
@@ -181,7 +182,9 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 	p.w -= len(taken)
 	for n, e := range proposal.Entries {
 		w, st := p.tenants[e.Workspace], &a.Standings[n]
-		st.Held = w.held
+		if st.Held = w.held; w.bound && st.Taken > 0 && w.held < w.limit {
+			st.Held, st.Bound = w.limit, true
+		}
 		st.Own, st.All = p.stands(e.Workspace, e.Key), p.stands(WorkspaceID{}, e.Key)
 		st.PassedOver = w.closed && st.Granted > 0 && len(taken) < room && st.Next != nil && !st.Next.Due.After(p.now)
 	}
