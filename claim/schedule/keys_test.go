@@ -43,18 +43,6 @@ func TestAKeyWhoseRateIsUsedUpWaitsForIt(t *testing.T) {
 	require.Equal(t, "a2", d.claim(5))
 }
 
-func TestALoadReopensAKeyThatIsNotFull(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 10)
-	d.limits[scope{key: "k"}] = 0
-	d.waitsKeyed("a", "k", 0, 1)
-	require.Empty(t, d.claim(5))
-	require.Zero(t, d.loads(d.levels(), Changed{}), "it is full")
-	delete(d.limits, scope{key: "k"}) // unannounced
-	require.Equal(t, 1, d.loads(d.levels(), Changed{}))
-	require.Equal(t, "a1", d.claim(5))
-}
-
 // A replica that has just started asks for no item of a full key. An end opens the key where it was full.
 func TestALoadClosesTheKeysThatAreFull(t *testing.T) {
 	d := newDesk(t)
@@ -74,21 +62,6 @@ func TestALoadClosesTheKeysThatAreFull(t *testing.T) {
 	require.Equal(t, "a@0*9 b@0*9", d.propose(18))
 	d.ends("a", 1)
 	require.Equal(t, "a@0*5 a@0*4 b@0*5 b@0*4", d.propose(18), "one of l has ended")
-}
-
-// What was read before the last changes may be wrong. Nothing would open the key again.
-func TestALoadThatIsBehindTheChangesClosesNoKey(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 10)
-	d.tenant("b", 10)
-	d.limits[scope{key: "k"}] = 1
-	d.waitsKeyed("a", "k", 0, 1)
-	d.waitsKeyed("b", "k", 0, 1)
-	require.Equal(t, "a1", d.claim(1))
-	read := d.levels()
-	d.ends("a", 1)
-	require.Zero(t, d.loads(read, Changed{Keys: map[string]bool{"k": true}}))
-	require.Equal(t, "b2", d.claim(1))
 }
 
 // A workspace without room may have many keys at a level. They must not all be looked at for each proposal.

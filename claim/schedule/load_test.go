@@ -57,15 +57,6 @@ func TestALoadReopensWhatSeemedFullAndCountsIt(t *testing.T) {
 	require.Equal(t, "a3", d.claim(9))
 }
 
-func TestALoadCountsWhatCameEarlierThanIsKnown(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 9)
-	d.waits("a", 0, 1, -time.Hour)
-	d.add("a", 0, d.now)
-	require.Equal(t, 1, d.loads(d.levels(), Changed{}))
-	require.Equal(t, "a2", d.claim(9))
-}
-
 func TestALoadEvictsWorkspacesWithNothingWaiting(t *testing.T) {
 	d := newDesk(t)
 	d.tenant("a", 9)

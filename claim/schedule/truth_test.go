@@ -281,11 +281,7 @@ func (d *desk) claim(free int) string {
 	a, taken := d.answer(p)
 	d.vain = d.s.Apply(d.now, p, a.at(d.now))
 	d.requireWhole()
-	said := make([]string, len(taken))
-	for n, i := range taken {
-		said[n] = i.String()
-	}
-	return strings.Join(said, " ")
+	return strings.Trim(fmt.Sprint(taken), "[]")
 }
 
 // claims makes n claims of one item each.
@@ -298,19 +294,21 @@ func (d *desk) claims(n int) string {
 	return strings.Join(said, " ")
 }
 
-// ends frees slots of a workspace, those with a limit key first, and tells the schedule by marks.
-func (d *desk) ends(name string, items int) {
+// ends frees slots of a workspace, those with a limit key first, and tells the schedule by marks. It returns the keys.
+func (d *desk) ends(name string, items int) (keys []string) {
 	d.tenants[workspaceOf(name)].held -= items
 	d.w += items
 	for ; items > 0; items-- {
 		n := slices.IndexFunc(d.running, func(i item) bool { return i.workspace == workspaceOf(name) })
 		if n < 0 {
 			d.s.Learn(Change{Workspace: workspaceOf(name), Items: items})
-			return
+			break
 		}
-		d.s.Learn(Change{Workspace: workspaceOf(name), Keys: []string{d.running[n].key}, Items: 1})
+		keys = append(keys, d.running[n].key)
+		d.s.Learn(Change{Workspace: workspaceOf(name), Keys: keys[len(keys)-1:], Items: 1})
 		d.running = slices.Delete(d.running, n, n+1)
 	}
+	return keys
 }
 
 // requireWhole checks that the heaps are in order and complete.
