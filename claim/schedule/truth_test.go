@@ -211,10 +211,9 @@ func (p *truth) levels() (all []Waiting) {
 	}
 	first := map[group]int{}
 	for _, i := range p.items {
-		key := group{i.workspace, i.priority, i.key}
+		key, w := group{i.workspace, i.priority, i.key}, p.tenants[i.workspace]
 		n, found := first[key]
 		if !found {
-			w := p.tenants[i.workspace]
 			first[key] = len(all)
 			limit := w.limit
 			if w.paused {
@@ -287,9 +286,9 @@ func (d *desk) claim(free int) string {
 // claims makes n claims of one item each.
 func (d *desk) claims(n int) string {
 	d.t.Helper()
-	said := make([]string, n)
-	for k := range said {
-		said[k] = d.claim(1)
+	var said []string
+	for range n {
+		said = append(said, d.claim(1))
 	}
 	return strings.Join(said, " ")
 }
