@@ -5,7 +5,6 @@ import (
 	"net"
 	"testing"
 
-	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 	activitypb "go.temporal.io/api/activity/v1"
 	commandpb "go.temporal.io/api/command/v1"
@@ -14,8 +13,13 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/pgdispatch/pgdispatch/internal/codectest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // frontend is a Temporal that knows what has ended.
@@ -107,4 +111,32 @@ var failures = map[string]func(resource string) any{
 		return &workflowservice.RespondWorkflowTaskCompletedRequest{Namespace: "shop", ResourceId: resource,
 			Commands: []*commandpb.Command{{CommandType: enumspb.COMMAND_TYPE_FAIL_WORKFLOW_EXECUTION}}}
 	},
+}
+
+func TestAWorkerWithACodecReportsWhatItsWorkflowsReturned(t *testing.T) {
+	t.Parallel()
+	r := New(nil, nil)
+	r.Codec = codectest.NewCodec()
+	encrypting := converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), r.Codec)
+	result := must.Get(encrypting.ToPayloads(3)).In(t)
+	failure := &failurepb.Failure{Message: "the oven is cold"}
+	require.NoError(t, converter.EncodeCommonFailureAttributes(encrypting, failure))
+	completed := &commandpb.Command{CommandType: completes,
+		Attributes: &commandpb.Command_CompleteWorkflowExecutionCommandAttributes{
+			CompleteWorkflowExecutionCommandAttributes: &commandpb.CompleteWorkflowExecutionCommandAttributes{Result: result}}}
+	failed := &commandpb.Command{CommandType: enumspb.COMMAND_TYPE_FAIL_WORKFLOW_EXECUTION,
+		Attributes: &commandpb.Command_FailWorkflowExecutionCommandAttributes{
+			FailWorkflowExecutionCommandAttributes: &commandpb.FailWorkflowExecutionCommandAttributes{Failure: failure}}}
+	for command, want := range map[*commandpb.Command]how{
+		completed: {"COMPLETED", "", "3"}, failed: {outcome: "FAILED", reason: "the oven is cold"},
+	} {
+		before := proto.CloneOf(command)
+		require.Equal(t, want, r.closes(command))
+		require.True(t, proto.Equal(before, command), "the request stays as it is")
+	}
+
+	r.Codec = codectest.NewCodec() // of another key
+	require.Contains(t, r.closes(completed).reason, `encoding "binary/encrypted"`)
+	require.Equal(t, "Encoded failure", r.closes(failed).reason)
+	require.Equal(t, how{outcome: "COMPLETED"}, r.closes(&commandpb.Command{CommandType: completes}))
 }

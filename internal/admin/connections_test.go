@@ -1,17 +1,29 @@
 package admin
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // dial connects, and sends text.
@@ -72,4 +84,60 @@ func TestAnAnswerThatNobodyReadsIsGivenUp(t *testing.T) {
 	defer server.Close()
 	dial(t, listener.Addr().String(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.Error(t, <-wrote)
+}
+
+// issued returns a new certificate with a serial number, and its key, as PEM.
+func issued(t *testing.T, serial int64) (cert, key []byte) {
+	t.Helper()
+	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).In(t)
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), DNSNames: []string{"localhost"},
+		NotAfter: time.Now().Add(time.Hour)}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)).In(t)
+	secret := must.Get(x509.MarshalPKCS8PrivateKey(private)).In(t)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+}
+
+func TestARenewedCertificateAppliesFromTheNextConnectionOn(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	certificate := &Certificate{CertFile: filepath.Join(folder, "a.crt"), KeyFile: filepath.Join(folder, "a.key")}
+	_, err := certificate.Config()
+	require.ErrorContains(t, err, "a.crt: no such file or directory")
+
+	log := &logtest.Book{}
+	certificate.Log = slog.New(log)
+	replaced := time.Now().Add(-time.Hour)
+	replace := func(file string, text []byte) {
+		replaced = replaced.Add(time.Minute)
+		require.NoError(t, os.WriteFile(file, text, 0o600))
+		require.NoError(t, os.Chtimes(file, replaced, replaced))
+	}
+	cert, key := issued(t, 1)
+	replace(certificate.CertFile, cert)
+	replace(certificate.KeyFile, key)
+	address := serving(t, &Server{Certificate: certificate})
+	served := func() int64 {
+		conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // reads the serial number
+		require.NoError(t, err)
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+	}
+	require.Equal(t, int64(1), served())
+
+	cert, key = issued(t, 2)
+	replace(certificate.CertFile, cert)
+	require.Equal(t, int64(1), served(), "its key is not there yet")
+	require.Equal(t, int64(1), served())
+	replace(certificate.KeyFile, key)
+	require.Equal(t, int64(2), served())
+	require.Equal(t, int64(2), served())
+	require.NoError(t, os.Remove(certificate.KeyFile))
+	require.Equal(t, int64(2), served())
+	require.Equal(t, []string{"Uses a new certificate"}, log.At(slog.LevelInfo))
+	require.Len(t, log.Errors(slog.LevelWarn), 2, "each cause once")
+
+	plain := dial(t, address, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+	answer := make([]byte, 100)
+	require.Contains(t, string(answer[:must.Get(plain.Read(answer)).In(t)]), "400 Bad Request")
 }
