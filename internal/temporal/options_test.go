@@ -2,8 +2,10 @@ package temporal
 
 import (
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -116,7 +118,8 @@ func someOptions(r *rand.Rand) string {
 	}
 	object := func(fields map[string]func() string) string {
 		var all []string
-		for name, value := range fields {
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			value := fields[name]
 			if r.IntN(3) > 0 {
 				continue
 			}
