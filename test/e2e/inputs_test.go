@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -60,11 +61,12 @@ func TestAnExistingWorkflowKeepsItsOwnID(t *testing.T) {
 	s := newStack(t)
 	s.replica().ready()
 	c := s.inputOf("args", nil)
+	id := "greeting-" + uuid.NewString()
 	execution := one[string](s, `select execution_id::text
-		from pgdispatch.enqueue_named('acme', 'greet', '["Ann", {"Times": 1}]', workflow_id => 'greeting-17')`)
+		from pgdispatch.enqueue_named('acme', 'greet', '["Ann", {"Times": 1}]', workflow_id => $1)`, id)
 	s.eventually(func() bool { return s.statusOf(execution) == "COMPLETED" }, "greeting completes")
 	var greeting string
-	require.NoError(t, c.GetWorkflow(context.Background(), "greeting-17", "").Get(context.Background(), &greeting))
+	require.NoError(t, c.GetWorkflow(context.Background(), id, "").Get(context.Background(), &greeting))
 	require.Equal(t, "hello Ann; ", greeting)
 }
 

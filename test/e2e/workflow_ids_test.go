@@ -72,12 +72,13 @@ func TestAPolicyDecidesAboutTheRunThatHasTheWorkflowID(t *testing.T) {
 	s := newPolicyStack(t)
 	s.replica().ready()
 	for _, policy := range policies {
-		free := s.enqueueAs(policy, "Hold", policy+"-free")
+		freeID := uuid.NewString()
+		free := s.enqueueAs(policy, "Hold", freeID)
 		s.eventually(func() bool { return s.statusOf(free) == "DISPATCHED" }, "%s: it starts", policy)
-		s.release(policy + "-free")
+		s.release(freeID)
 		s.eventually(func() bool { return s.statusOf(free) == "COMPLETED" }, "%s: it ends", policy)
 		for _, closed := range []bool{false, true} {
-			id := fmt.Sprint(policy, "-closed-", closed)
+			id := fmt.Sprint(policy, "-closed-", closed, uuid.NewString())
 			run := s.another(id, nil, closed)
 			execution := s.enqueueAs(policy, "Hold", id)
 			switch {
@@ -114,7 +115,7 @@ func TestAStartIsNotRepeatedAfterItsRunHasContinuedAndClosed(t *testing.T) {
 	executions := map[string]string{}
 	for _, policy := range policies {
 		for _, reused := range []bool{false, true} {
-			id := fmt.Sprintf("it's \"%s\" \\ %v", policy, reused)
+			id := fmt.Sprintf("it's \"%s\" \\ %s", policy, uuid.NewString())
 			execution := s.enqueueAs(policy, "Relay", id)
 			s.inDoubt(execution)
 			run, err := s.client.ExecuteWorkflow(context.Background(), client.StartWorkflowOptions{ID: id, TaskQueue: s.queue,
@@ -158,8 +159,9 @@ func TestItemsOfOneWorkflowIDAreStartedInOrder(t *testing.T) {
 	s.replica().ready()
 	s.replica().ready()
 	const items = 10
+	id := uuid.NewString()
 	for range items {
-		s.enqueueAs("use_existing", "Hold", "order-1")
+		s.enqueueAs("use_existing", "Hold", id)
 	}
 	s.eventually(func() bool {
 		return one[int](s, "select count(*) from pgdispatch.workflow_execution_queue where status = 'DISPATCHED'") == items
@@ -169,35 +171,37 @@ func TestItemsOfOneWorkflowIDAreStartedInOrder(t *testing.T) {
 	require.Equal(t, 1, one[int](s, "select count(distinct run_id) from pgdispatch.workflow_executions"))
 	require.Equal(t, items,
 		one[int](s, "select count(*) from pgdispatch.workflow_execution_queue where attempt_count = 1 and failure_count = 0"))
-	s.release("order-1")
+	s.release(id)
 	s.eventually(func() bool {
 		return one[int](s, "select count(*) from pgdispatch.workflow_execution_queue where status = 'COMPLETED'") == items
 	}, "all follow the run to its end")
-	require.Equal(t, 1, s.runsUnder("order-1"))
+	require.Equal(t, 1, s.runsUnder(id))
 }
 
 func TestSignalsGoByWorkflowIDAndStopsByItem(t *testing.T) {
 	t.Parallel()
 	s := newPolicyStack(t)
 	s.replica().ready()
-	s.another("signalled", nil, false)
-	follower := s.enqueueAs("use_existing", "Hold", "signalled")
-	s.exec("select pgdispatch.signal_workflow($1, 'signalled', 'go')", s.workspace["use_existing"])
+	followed, ownID := uuid.NewString(), uuid.NewString()
+	s.another(followed, nil, false)
+	follower := s.enqueueAs("use_existing", "Hold", followed)
+	s.exec("select pgdispatch.signal_workflow($1, $2, 'go')", s.workspace["use_existing"], followed)
 	s.eventually(func() bool { return s.statusOf(follower) == "COMPLETED" }, "the run that it follows gets the signal")
 
-	own, other := s.enqueueAs("reject", "Relay", "own"), s.enqueueAs("use_existing", "Hold", "other")
-	s.exec("select pgdispatch.signal_workflow($1, 'own', 'add', '\"1\"')", s.workspace["reject"])
+	own, other := s.enqueueAs("reject", "Relay", ownID), s.enqueueAs("use_existing", "Hold", uuid.NewString())
+	s.exec("select pgdispatch.signal_workflow($1, $2, 'add', '\"1\"')", s.workspace["reject"], ownID)
 	s.eventually(func() bool { return s.statusOf(own) == "DISPATCHED" && s.statusOf(other) == "DISPATCHED" }, "they run")
 	s.exec("select pgdispatch.request_terminate($1)", other)
 	s.eventually(func() bool { return s.statusOf(other) == "FAILED" }, "it is terminated")
 	s.eventually(func() bool {
-		d, err := s.client.DescribeWorkflowExecution(context.Background(), "own", "")
+		d, err := s.client.DescribeWorkflowExecution(context.Background(), ownID, "")
 		return err == nil && d.GetWorkflowExecutionInfo().GetExecution().GetRunId() != s.runOf(own)
 	}, "it continues as new")
-	s.exec("select pgdispatch.signal_workflow($1, 'own', 'add', '\"end\"')", s.workspace["reject"])
+	s.exec("select pgdispatch.signal_workflow($1, $2, 'add', '\"end\"')", s.workspace["reject"], ownID)
 	require.Equal(t, []string{"1"}, s.collected(own))
-	_, err := s.db.Exec(context.Background(), "select pgdispatch.signal_workflow($1, 'own', 'add')", s.workspace["reject"])
-	require.ErrorContains(t, err, "with workflow_id 'own' waits or runs (SQLSTATE PGD44)")
+	_, err := s.db.Exec(context.Background(), "select pgdispatch.signal_workflow($1, $2, 'add')", s.workspace["reject"],
+		ownID)
+	require.ErrorContains(t, err, "with workflow_id '"+ownID+"' waits or runs (SQLSTATE PGD44)")
 }
 
 // Nobody watches: the end is found by the list of closed workflows, or by Temporal's callback.
