@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -24,7 +25,7 @@ func (f fixture) arguments(verb string, id int64, execution, workspace string) [
 	}
 	parameters.once.Do(func() {
 		parameters.of = map[string][]string{}
-		conn := must(f.pool.Acquire(f.t.Context())).in(f.t)
+		conn := must.Get(f.pool.Acquire(f.t.Context())).In(f.t)
 		defer conn.Release()
 		for _, verb := range sql.Verbs() {
 			statement, err := conn.Conn().Prepare(f.t.Context(), "", sql.Text(verb))

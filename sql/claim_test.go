@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -231,9 +232,9 @@ func TestAnItemThatNamesItsIDMayHaveBeenStartedBeforeTheEpoch(t *testing.T) {
 		if single {
 			in, tx := f.begin()
 			in.exec(sql.Text("lock_claims"))
-			rows := must(tx.Query(t.Context(), sql.Text("claim_single"), "replica-1", lease, nil, f.epoch(), 9, 0, 0,
-				w.workspace, 0, 9, time.Time{}, 0, 0, 0, 0, "default")).in(t)
-			answer := must(pgx.CollectRows(rows, pgx.RowToMap)).in(t)
+			rows := must.Get(tx.Query(t.Context(), sql.Text("claim_single"), "replica-1", lease, nil, f.epoch(), 9, 0, 0,
+				w.workspace, 0, 9, time.Time{}, 0, 0, 0, 0, "default")).In(t)
+			answer := must.Get(pgx.CollectRows(rows, pgx.RowToMap)).In(t)
 			for _, row := range answer {
 				sent[row["id"].(int64)] = row["unanswered_for"].(pgtype.Interval).Microseconds > 0
 			}

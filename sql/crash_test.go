@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/request"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
@@ -31,12 +32,12 @@ func openCrashing(t *testing.T) crashing {
 // quietly runs what a replica does on a connection whose commits are asynchronous, while nothing else commits, and then
 // crashes the server. more are further settings of the connection.
 func (c crashing) quietly(act func(replica fixture), more ...string) {
-	config := must(pgxpool.ParseConfig(c.cluster.URL("postgres"))).in(c.t)
+	config := must.Get(pgxpool.ParseConfig(c.cluster.URL("postgres"))).In(c.t)
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
 	for n := 0; n < len(more); n += 2 {
 		config.ConnConfig.RuntimeParams[more[n]] = more[n+1]
 	}
-	pool := must(pgxpool.NewWithConfig(context.Background(), config)).in(c.t)
+	pool := must.Get(pgxpool.NewWithConfig(context.Background(), config)).In(c.t)
 	defer pool.Close()
 	require.NoError(c.t, c.cluster.HoldWAL(c.t.Context()))
 	c.exec("select pg_current_xact_id()") // makes durable what came before
@@ -124,7 +125,7 @@ func verbsIn(t *testing.T, page, from, to string) (verbs []string) {
 
 func TestThePageSaysWhatACrashDoesToEachStatementOfAReplica(t *testing.T) {
 	t.Parallel()
-	page := must(os.ReadFile(filepath.Join("..", "docs", "contributing", "crashes.md"))).in(t)
+	page := must.Get(os.ReadFile(filepath.Join("..", "docs", "contributing", "crashes.md"))).In(t)
 	const durably = "commit_durably()"
 	durable, written := []string{"claim", "claim_head", "claim_single"}, []string{}
 	for _, verb := range sql.Verbs() {

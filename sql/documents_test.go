@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/goldentest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -27,11 +28,11 @@ var sqlBlock = regexp.MustCompile("(?ms)^```sql([^\n]*)\n(.*?)^```$")
 // and one with an ellipsis is a sketch and is skipped. A superuser runs what the blocks after it need.
 func TestEveryRoleRunsTheSnippetsThatThePagesSay(t *testing.T) {
 	t.Parallel()
-	pages := must(filepath.Glob("../docs/*.md")).in(t)
-	inner := must(filepath.Glob("../docs/*/*.md")).in(t)
+	pages := must.Get(filepath.Glob("../docs/*.md")).In(t)
+	inner := must.Get(filepath.Glob("../docs/*/*.md")).In(t)
 	pages = append(pages, inner...)
 	for _, page := range append(pages, "../README.md") {
-		text := must(os.ReadFile(page)).in(t)
+		text := must.Get(os.ReadFile(page)).In(t)
 		blocks := sqlBlock.FindAllStringSubmatch(string(text), -1)
 		require.Len(t, blocks, strings.Count(string(text), "```sql"), page)
 		if len(blocks) > 0 {
@@ -155,7 +156,7 @@ func diagram(f fixture) string {
 
 func TestLifecycleExplainsEveryStateAndStatement(t *testing.T) {
 	f := open(t)
-	page := must(os.ReadFile(filepath.Join("..", "docs", "lifecycle.md"))).in(t)
+	page := must.Get(os.ReadFile(filepath.Join("..", "docs", "lifecycle.md"))).In(t)
 	for _, state := range statuses(f) {
 		require.Contains(t, string(page), "| `"+state+"` |")
 	}
@@ -214,10 +215,10 @@ func TestThePageOfSQLSTATEsHasEveryErrorThatIsRaised(t *testing.T) {
 }
 
 func TestEveryErrorIsSeenByATest(t *testing.T) {
-	tests := must(filepath.Glob("*_test.go")).in(t)
+	tests := must.Get(filepath.Glob("*_test.go")).In(t)
 	var text strings.Builder
 	for _, path := range tests {
-		content := must(os.ReadFile(path)).in(t)
+		content := must.Get(os.ReadFile(path)).In(t)
 		text.Write(content)
 	}
 	for _, r := range refusals(open(t)) {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -219,14 +220,14 @@ func (f fixture) finishAll(ids []int64, outcomes []string, reasons, results []an
 		executions[n] = f.execution(id)
 		of[executions[n]] = id
 	}
-	rows := must(f.db.Query(f.t.Context(), sql.Text("finish_all"), executions, outcomes, reasons, results)).in(f.t)
+	rows := must.Get(f.db.Query(f.t.Context(), sql.Text("finish_all"), executions, outcomes, reasons, results)).In(f.t)
 	answer := map[int64]bool{}
 	var execution string
 	var first bool
-	must(pgx.ForEachRow(rows, []any{&execution, &first}, func() error {
+	must.Get(pgx.ForEachRow(rows, []any{&execution, &first}, func() error {
 		answer[of[execution]] = first
 		return nil
-	})).in(f.t)
+	})).In(f.t)
 	return answer
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -89,8 +90,8 @@ func TestEnqueueByCopy(t *testing.T) {
 	for n := range 10 {
 		rows = append(rows, []any{uuid(t, w.workspace), uuid(t, w.definition), map[string]int{"n": n}})
 	}
-	n := must(f.pool.CopyFrom(t.Context(), queueTable, []string{"workspace_id", "workflow_definition_id", "params"},
-		pgx.CopyFromRows(rows))).in(t)
+	n := must.Get(f.pool.CopyFrom(t.Context(), queueTable, []string{"workspace_id", "workflow_definition_id", "params"},
+		pgx.CopyFromRows(rows))).In(t)
 	require.EqualValues(t, 10, n)
 	require.NoError(t, f.copyText("workspace_id, workflow_definition_id, params",
 		strings.Repeat(w.workspace+"\t"+w.definition+"\t{\"n\": 1}\n", 10)))
@@ -107,7 +108,7 @@ func uuid(t *testing.T, text string) pgtype.UUID {
 
 // copyText sends rows as psql's \copy does.
 func (f fixture) copyText(columns, rows string) error {
-	conn := must(f.db.(*pgxpool.Pool).Acquire(f.t.Context())).in(f.t)
+	conn := must.Get(f.db.(*pgxpool.Pool).Acquire(f.t.Context())).In(f.t)
 	defer conn.Release()
 	_, err := conn.Conn().PgConn().CopyFrom(f.t.Context(), strings.NewReader(rows),
 		"copy pgdispatch.workflow_execution_queue ("+columns+") from stdin")
@@ -245,7 +246,7 @@ func TestAnItemsStartOptionsReplaceThoseOfItsDefinition(t *testing.T) {
 		w.workspace, w.definition)
 	f.item(w)
 	store := &claim.Store{Pool: f.pool, Owner: "replica-1", Lease: lease}
-	batch := must(store.Claim(t.Context(), 10)).in(t)
+	batch := must.Get(store.Claim(t.Context(), 10)).In(t)
 	require.Len(t, batch.Items, 2)
 	require.JSONEq(t, `{"workflow_run_timeout": "1h", "static_summary": "mine"}`, string(batch.Items[0].StartOptions))
 	require.JSONEq(t, `{"workflow_run_timeout": "1h", "static_summary": "of the definition"}`,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -81,7 +82,7 @@ func (f fixture) claimAll(atMost int) batch { return f.claimAllAround(atMost, ni
 
 func (f fixture) claimAllAround(atMost int, limits map[string]int) (all batch) {
 	for range 100 {
-		b := must(f.tryClaimAround("replica-1", atMost-len(all.Items), limits)).in(f.t)
+		b := must.Get(f.tryClaimAround("replica-1", atMost-len(all.Items), limits)).In(f.t)
 		b.Items = append(all.Items, b.Items...)
 		if all = b; len(all.Items) >= atMost || !b.More || b.Capped {
 			return all
@@ -91,10 +92,10 @@ func (f fixture) claimAllAround(atMost int, limits map[string]int) (all batch) {
 	return all
 }
 
-func (f fixture) claim(atMost int) batch { return must(f.tryClaim(atMost)).in(f.t) }
+func (f fixture) claim(atMost int) batch { return must.Get(f.tryClaim(atMost)).In(f.t) }
 
 func (f fixture) claimBy(owner string, atMost int) batch {
-	return must(f.tryClaimBy(owner, atMost)).in(f.t)
+	return must.Get(f.tryClaimBy(owner, atMost)).In(f.t)
 }
 
 func repeated[T any](n int, value T) []T {

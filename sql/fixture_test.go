@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -88,7 +89,7 @@ func (f fixture) on(db database) fixture {
 
 // conn returns the same fixture on its own connection.
 func (f fixture) conn() fixture {
-	conn := must(f.pool.Acquire(f.t.Context())).in(f.t)
+	conn := must.Get(f.pool.Acquire(f.t.Context())).In(f.t)
 	f.t.Cleanup(conn.Release)
 	return f.on(conn)
 }
@@ -104,28 +105,14 @@ func (f fixture) replicaConn() fixture {
 
 // begin returns the same fixture inside a transaction that is rolled back when the test ends.
 func (f fixture) begin() (fixture, pgx.Tx) {
-	tx := must(f.pool.Begin(f.t.Context())).in(f.t)
+	tx := must.Get(f.pool.Begin(f.t.Context())).In(f.t)
 	f.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return f.on(tx), tx
 }
 
 func (f fixture) exec(statement string, args ...any) int64 {
-	tag := must(f.db.Exec(f.t.Context(), statement, args...)).in(f.t)
+	tag := must.Get(f.db.Exec(f.t.Context(), statement, args...)).In(f.t)
 	return tag.RowsAffected()
-}
-
-// result is what a call returned.
-type result[T any] struct {
-	value T
-	err   error
-}
-
-// must holds what a call returned, whose error fails the test that in is given.
-func must[T any](value T, err error) result[T] { return result[T]{value, err} }
-
-func (r result[T]) in(t testing.TB) T {
-	require.NoError(t, r.err)
-	return r.value
 }
 
 func one[T any](f fixture, statement string, args ...any) T {
@@ -135,14 +122,14 @@ func one[T any](f fixture, statement string, args ...any) T {
 }
 
 func all[T any](f fixture, statement string, args ...any) []T {
-	rows := must(f.db.Query(f.t.Context(), statement, args...)).in(f.t)
-	return must(pgx.CollectRows(rows, pgx.RowTo[T])).in(f.t)
+	rows := must.Get(f.db.Query(f.t.Context(), statement, args...)).In(f.t)
+	return must.Get(pgx.CollectRows(rows, pgx.RowTo[T])).In(f.t)
 }
 
 // rowsOf returns the rows of a statement, each with one field for each column.
 func rowsOf[T any](f fixture, statement string, args ...any) []T {
-	rows := must(f.db.Query(f.t.Context(), statement, args...)).in(f.t)
-	return must(pgx.CollectRows(rows, pgx.RowToStructByPos[T])).in(f.t)
+	rows := must.Get(f.db.Query(f.t.Context(), statement, args...)).In(f.t)
+	return must.Get(pgx.CollectRows(rows, pgx.RowToStructByPos[T])).In(f.t)
 }
 
 // column returns what an expression gives for an item.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/goldentest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -125,7 +126,7 @@ func TestALoginThatIsCreatedAgainHasNoWorkspaces(t *testing.T) {
 	f.exec("insert into pgdispatch.workspace_roles (role, workspace_id) values ($1::text::regrole, $2)", role, w.workspace)
 	app.item(w)
 	f.exec("drop role " + role)
-	t.Cleanup(func() { must(f.pool.Exec(context.Background(), "drop role "+role)).in(t) })
+	t.Cleanup(func() { must.Get(f.pool.Exec(context.Background(), "drop role "+role)).In(t) })
 	require.Equal(t, denied, create().refused(insertItem, w.workspace, w.definition).Code)
 }
 
@@ -244,7 +245,7 @@ select object || ': ' || lower(string_agg(privilege, ', ' order by privilege)) f
 func TestEveryRoleMayDoWhatTheGoldenFileSays(t *testing.T) {
 	f := open(t)
 	if !goldentest.Updating() {
-		golden := must(os.ReadFile(filepath.Join("..", "testdata", "privileges.golden"))).in(t)
+		golden := must.Get(os.ReadFile(filepath.Join("..", "testdata", "privileges.golden"))).In(t)
 		for _, object := range all[string](f, objects) {
 			require.Contains(t, string(golden), "\n"+object+": ", "%s is not in testdata/privileges.golden: "+
 				"say in sql/schema/grants.sql which roles may use it (nothing there: the owner only), and run `make golden`",
@@ -261,7 +262,7 @@ func TestEveryRoleMayDoWhatTheGoldenFileSays(t *testing.T) {
 
 func TestNothingIsGrantedToEverybody(t *testing.T) {
 	f := open(t)
-	address := must(url.Parse(sqltest.Login(t, f.pool.Config().ConnString(), ""))).in(t)
+	address := must.Get(url.Parse(sqltest.Login(t, f.pool.Config().ConnString(), ""))).In(t)
 	require.Empty(t, all[string](f, privileges, address.User.Username()))
 }
 

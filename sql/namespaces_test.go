@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -19,7 +20,7 @@ func (f fixture) in(w tenant, namespace string) tenant {
 
 // claimAround claims with limits per namespace. Definitions without a namespace use the limit of "default".
 func (f fixture) claimAround(atMost int, limits map[string]int) batch {
-	return must(f.tryClaimAround("replica-1", atMost, limits)).in(f.t)
+	return must.Get(f.tryClaimAround("replica-1", atMost, limits)).In(f.t)
 }
 
 func TestAnItemIsStartedWhereItsDefinitionSays(t *testing.T) {
@@ -203,7 +204,7 @@ func TestClosedWorkflowsAreListedInEachNamespaceByItself(t *testing.T) {
 			wide, all       bool
 			since           time.Time
 		}
-		rows := must(f.db.Query(t.Context(), sql.Text("close_turn"), time.Second, time.Hour, "default")).in(t)
+		rows := must.Get(f.db.Query(t.Context(), sql.Text("close_turn"), time.Second, time.Hour, "default")).In(t)
 		defer rows.Close()
 		names := []string{}
 		for rows.Next() {

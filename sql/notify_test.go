@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/notify"
 	"github.com/pgdispatch/pgdispatch/sql"
@@ -33,16 +34,16 @@ func (f fixture) payloads(do func()) []string {
 
 // said runs do and returns the payloads on the channel that a statement listens to.
 func (f fixture) said(listen, channel string, do func()) []string {
-	conn := must(f.pool.Acquire(f.t.Context())).in(f.t)
+	conn := must.Get(f.pool.Acquire(f.t.Context())).In(f.t)
 	defer conn.Release()
-	must(conn.Exec(f.t.Context(), listen)).in(f.t)
+	must.Get(conn.Exec(f.t.Context(), listen)).In(f.t)
 	defer func() {
-		must(conn.Exec(f.t.Context(), "unlisten *")).in(f.t)
+		must.Get(conn.Exec(f.t.Context(), "unlisten *")).In(f.t)
 	}()
 	do()
 	f.exec(sql.Text("ping"), channel, "end")
 	for said := []string{}; ; {
-		n := must(conn.Conn().WaitForNotification(f.t.Context())).in(f.t)
+		n := must.Get(conn.Conn().WaitForNotification(f.t.Context())).In(f.t)
 		if n.Payload == "end" {
 			return said
 		}
@@ -280,7 +281,7 @@ func ownCluster(t *testing.T) (*sqltest.Cluster, fixture) {
 }
 
 func connectAs(t *testing.T, cluster *sqltest.Cluster, role string) *pgx.Conn {
-	conn := must(pgx.Connect(t.Context(), strings.Replace(cluster.URL("postgres"), "postgres@", role+"@", 1))).in(t)
+	conn := must.Get(pgx.Connect(t.Context(), strings.Replace(cluster.URL("postgres"), "postgres@", role+"@", 1))).In(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -293,13 +294,13 @@ func TestOnlyASessionThatSurelyHoldsTheNotificationQueueIsNamed(t *testing.T) {
 	f.exec("create role replica login in role pgdispatch_dispatcher")
 	sweeps, claims := connectAs(t, cluster, "replica"), connectAs(t, cluster, "replica")
 	named := func() *notify.Holder {
-		holder := must(notify.QueueHolder(t.Context(), sweeps)).in(t)
+		holder := must.Get(notify.QueueHolder(t.Context(), sweeps)).In(t)
 		return holder
 	}
 	require.Nil(t, named(), "nobody is in a transaction")
 	begin := func(conn *pgx.Conn) {
 		for _, statement := range []string{"begin", "select 1"} {
-			must(conn.Exec(t.Context(), statement)).in(t)
+			must.Get(conn.Exec(t.Context(), statement)).In(t)
 		}
 	}
 	begin(claims)
@@ -326,7 +327,7 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	w := f.tenant("PRO")
 	sweeps := &sweeper.Postgres{DB: f.pool, Owner: "replica"}
 	usage := func() float64 {
-		swept := must(sweeps.Sweep(t.Context(), 1)).in(t)
+		swept := must.Get(sweeps.Sweep(t.Context(), 1)).In(t)
 		return swept.NotifyQueue
 	}
 	dispatcher := f.conn()
@@ -336,19 +337,19 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	f.exec("create role stranger login")
 	stranger := connectAs(t, cluster, "stranger")
 	for _, statement := range []string{"listen x", "begin", "select 1"} {
-		must(stranger.Exec(t.Context(), statement)).in(t)
+		must.Get(stranger.Exec(t.Context(), statement)).In(t)
 	}
 	for flooded := 0; usage() < notify.QueueBound; flooded++ {
 		require.Less(t, flooded, 100)
 		f.exec("select count(pg_notify('x', repeat('x', 7980) || n)) from generate_series(1, 2000) n")
-		holder := must(sweeps.QueueHolder(t.Context())).in(t)
+		holder := must.Get(sweeps.QueueHolder(t.Context())).In(t)
 		require.EqualValues(t, stranger.PgConn().PID(), holder.PID, "the dispatcher only reads: %s", holder)
 	}
 	for range 10 {
 		f.item(w)
 	}
 	f.exec(sql.Text("gate_call"), "x")
-	depth := must((&operate.Store{DB: f.pool}).QueueDepth(t.Context())).in(t)
+	depth := must.Get((&operate.Store{DB: f.pool}).QueueDepth(t.Context())).In(t)
 	require.GreaterOrEqual(t, depth.NotifyQueue, notify.QueueBound)
 	require.Len(t, f.claim(10).Items, 5, "items are claimed without notifications")
 
@@ -358,7 +359,7 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 		return err == nil && swept.NotifyQueue < notify.QueueBound // a sweep that empties gigabytes may time out
 	}, time.Minute, 10*time.Millisecond, "a sweep empties the queue")
 	f.item(w)
-	heard := must(dispatcher.db.(*pgxpool.Conn).Conn().WaitForNotification(t.Context())).in(t)
+	heard := must.Get(dispatcher.db.(*pgxpool.Conn).Conn().WaitForNotification(t.Context())).In(t)
 	last := one[int64](f,
 		"select (extract(epoch from max(run_at)) * 1000000)::bigint from pgdispatch.workflow_execution_queue")
 	require.Contains(t, heard.Payload, fmt.Sprint(last), "it announces this item, and none was announced before")

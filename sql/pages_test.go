@@ -7,14 +7,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // shown executes a statement of the web view and returns its rows.
 func (c fixture) shown(verb string, args ...any) []map[string]any {
-	rows := must(c.db.Query(c.t.Context(), sql.Text(verb), args...)).in(c.t)
-	return must(pgx.CollectRows(rows, pgx.RowToMap)).in(c.t)
+	rows := must.Get(c.db.Query(c.t.Context(), sql.Text(verb), args...)).In(c.t)
+	return must.Get(pgx.CollectRows(rows, pgx.RowToMap)).In(c.t)
 }
 
 // reads fails if a statement reads the table from end to end, or more than that many of its index entries.
@@ -209,7 +210,7 @@ func TestClaimsStayCheapWhileASnapshotIsHeldOpen(t *testing.T) {
 			}
 		}
 		f.rounds(100, c.later)
-		holder := must(f.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})).in(t)
+		holder := must.Get(f.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})).In(t)
 		defer func() { _ = holder.Rollback(t.Context()) }()
 		require.Positive(t, one[int](f.on(holder), "select count(*) from pgdispatch.workflow_execution_queue"))
 		f.rounds(20, c.later)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -108,11 +109,11 @@ func TestNoCallIsLostWhileItsItemsAreClaimed(t *testing.T) {
 			f, w := crowd(t)
 			read := f.callAll(w, arguments, true)
 			last := map[int64]string{}
-			rows := must(f.db.Query(t.Context(), `select distinct on (item) item, jsonb_build_object('order', "order")::text
-				from calls order by item, n desc`)).in(t)
+			rows := must.Get(f.db.Query(t.Context(), `select distinct on (item) item, jsonb_build_object('order', "order")::text
+				from calls order by item, n desc`)).In(t)
 			var item int64
 			var params string
-			must(pgx.ForEachRow(rows, []any{&item, &params}, func() error { last[item] = params; return nil })).in(t)
+			must.Get(pgx.ForEachRow(rows, []any{&item, &params}, func() error { last[item] = params; return nil })).In(t)
 			require.Equal(t, last, read, "what was claimed is what the last call said")
 			require.Equal(t, len(last), one[int](f, "select count(*) from calls where action = 'inserted'"))
 			require.Empty(t, all[int64](f, `select q.id from pgdispatch.workflow_execution_queue q

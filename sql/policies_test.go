@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // enqueued is the answer of pgdispatch.enqueue.
@@ -20,7 +22,7 @@ type enqueued struct {
 
 // enqueue calls pgdispatch.enqueue with an order as params and further arguments, such as "key => 'a'".
 func (f fixture) enqueue(w tenant, order int, arguments string) enqueued {
-	return must(f.tryEnqueue(w, fmt.Sprintf(`{"order": %d}`, order), arguments)).in(f.t)
+	return must.Get(f.tryEnqueue(w, fmt.Sprintf(`{"order": %d}`, order), arguments)).In(f.t)
 }
 
 func (f fixture) tryEnqueue(w tenant, params, arguments string) (enqueued, error) {

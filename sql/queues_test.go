@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -19,9 +20,9 @@ func (f fixture) queuesBy(xid *string, most int) (read []string) {
 	var workspace, key *string
 	var priority *int
 	for {
-		rows := must(f.db.Query(f.t.Context(),
+		rows := must.Get(f.db.Query(f.t.Context(),
 			`select l.workspace_id::text, l.priority, nullif(l.limit_key, ''), l.run_at::text
-			from (`+sql.Text("load")+") l where l.workspace_id is not null", xid, workspace, priority, key, most)).in(f.t)
+			from (`+sql.Text("load")+") l where l.workspace_id is not null", xid, workspace, priority, key, most)).In(f.t)
 		n := 0
 		for ; rows.Next(); n++ {
 			var due string

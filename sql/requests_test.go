@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/request"
 )
@@ -241,7 +242,7 @@ func TestAGivenUpSignalOfAFailedItemIsSentToItsNewestReplay(t *testing.T) {
 	f.resend(approve.ID + 1)
 	started := f.claim(1)
 	f.dispatched(started)
-	taken := must(f.taker().TakeSignals(f.t.Context(), nil, []string{newest}, 10)).in(t)
+	taken := must.Get(f.taker().TakeSignals(f.t.Context(), nil, []string{newest}, 10)).In(t)
 	require.Equal(t, []string{"approve"}, names(taken))
 	require.NotEqual(t, approve.RequestID, taken.Now[0].RequestID, "another workflow gets another signal")
 	require.Equal(t, []string{"ship"}, names(f.takeSignals(settle(taken.Now[0], "DELIVERED", "", ""))))

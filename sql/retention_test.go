@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
@@ -17,7 +18,7 @@ type deleted = sweeper.Deleted
 func (f fixture) sweeps() *sweeper.Postgres { return &sweeper.Postgres{DB: f.db, Owner: "replica"} }
 
 func (f fixture) deleteFinished(atMost int) deleted {
-	return must(f.sweeps().DeleteFinished(f.t.Context(), atMost)).in(f.t)
+	return must.Get(f.sweeps().DeleteFinished(f.t.Context(), atMost)).In(f.t)
 }
 
 // anew makes the next pass due now, as if a minute had passed.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -185,7 +186,7 @@ func TestTheViewTakesAClientsColumnsWhateverElseIsNamed(t *testing.T) {
 
 // beginOn returns the same fixture in a transaction of its own pool.
 func (f fixture) beginOn() (fixture, pgx.Tx) {
-	tx := must(f.db.(*pgxpool.Pool).Begin(f.t.Context())).in(f.t)
+	tx := must.Get(f.db.(*pgxpool.Pool).Begin(f.t.Context())).In(f.t)
 	f.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return f.on(tx), tx
 }
@@ -260,14 +261,14 @@ func TestADispatcherDoesItsWorkInIsolation(t *testing.T) {
 // A role that may not create roles gets a working schema and a warning about missing roles.
 func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 	t.Parallel()
-	cluster := must(sqltest.StartCluster(t.Context(), sqltest.Options{})).in(t)
+	cluster := must.Get(sqltest.StartCluster(t.Context(), sqltest.Options{})).In(t)
 	t.Cleanup(func() { require.NoError(t, cluster.Stop()) })
 	admin := connect(t, cluster.URL("postgres"), nil)
 	for _, statement := range []string{
 		"create role plain login", "create role maker login createrole", "create database theirs owner plain",
 		"create database made owner maker",
 	} {
-		must(admin.Exec(t.Context(), statement)).in(t)
+		must.Get(admin.Exec(t.Context(), statement)).In(t)
 	}
 	as := func(role, database string) string {
 		return strings.Replace(cluster.URL(database), "postgres@", role+"@", 1)
@@ -298,7 +299,7 @@ func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 	require.NoError(t, migrate.Up(t.Context(), plain, nil))
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0].Hint, "grant pgdispatch_owner to plain;")
-	must(admin.Exec(t.Context(), "grant pgdispatch_owner to plain")).in(t)
+	must.Get(admin.Exec(t.Context(), "grant pgdispatch_owner to plain")).In(t)
 	require.NoError(t, migrate.Up(t.Context(), plain, nil))
 	require.Equal(t, "pgdispatch_owner",
 		one[string](owned, "select nspowner::regrole::text from pg_namespace where nspname = 'pgdispatch'"))
@@ -309,12 +310,12 @@ func TestWhoMayNotCreateRolesIsToldAndMigratesAllTheSame(t *testing.T) {
 // Roles belong to the cluster, and all of these migrations create them at the same time.
 func TestDatabasesOfOneClusterMigrateAtOnce(t *testing.T) {
 	t.Parallel()
-	cluster := must(sqltest.StartCluster(t.Context(), sqltest.Options{})).in(t)
+	cluster := must.Get(sqltest.StartCluster(t.Context(), sqltest.Options{})).In(t)
 	t.Cleanup(func() { require.NoError(t, cluster.Stop()) })
 	admin := connect(t, cluster.URL("postgres"), nil)
 	conns := []*pgx.Conn{}
 	for n := range 6 {
-		must(admin.Exec(t.Context(), fmt.Sprintf("create database shop_%d", n))).in(t)
+		must.Get(admin.Exec(t.Context(), fmt.Sprintf("create database shop_%d", n))).In(t)
 		conns = append(conns, connect(t, cluster.URL(fmt.Sprintf("shop_%d", n)), nil))
 	}
 	var databases errgroup.Group
@@ -329,13 +330,13 @@ func TestDatabasesOfOneClusterMigrateAtOnce(t *testing.T) {
 
 // connect opens a connection that keeps the server's warnings.
 func connect(t *testing.T, url string, warnings *[]*pgconn.Notice) *pgx.Conn {
-	config := must(pgx.ParseConfig(url)).in(t)
+	config := must.Get(pgx.ParseConfig(url)).In(t)
 	config.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
 		if warnings != nil && notice.Severity == "WARNING" {
 			*warnings = append(*warnings, notice)
 		}
 	}
-	conn := must(pgx.ConnectConfig(t.Context(), config)).in(t)
+	conn := must.Get(pgx.ConnectConfig(t.Context(), config)).In(t)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	return conn
 }

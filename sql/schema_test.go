@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/goldentest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
@@ -85,7 +86,7 @@ func TestTheCatalogueThatDoctorComparesIsThatOfTheSchema(t *testing.T) {
 func TestDownAndUpAgainGivesTheSameSchema(t *testing.T) {
 	f := open(t)
 	before := append(all[string](f, catalogue), all[string](f, bodies)...)
-	conn := must(pgx.Connect(t.Context(), f.pool.Config().ConnString())).in(t)
+	conn := must.Get(pgx.Connect(t.Context(), f.pool.Config().ConnString())).In(t)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	require.NoError(t, migrate.To(t.Context(), conn, 0, nil))
 	require.Empty(t, all[string](f, catalogue), "no object is left at version 0")
@@ -95,7 +96,7 @@ func TestDownAndUpAgainGivesTheSameSchema(t *testing.T) {
 
 func TestDownGoesThroughEveryVersion(t *testing.T) {
 	t.Parallel()
-	conn := must(pgx.Connect(t.Context(), sqltest.EmptyURL(t))).in(t)
+	conn := must.Get(pgx.Connect(t.Context(), sqltest.EmptyURL(t))).In(t)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	f := fixture{t: t, db: conn}
 	// Functions and triggers are of the newest version, and stay until version 0.

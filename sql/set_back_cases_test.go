@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/complete"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -145,7 +146,7 @@ var turnsThatWait = []waits{
 		prepare: func(f fixture) func() bool {
 			f.oneRunning()
 			turns := func() bool {
-				found := must((&complete.Postgres{DB: f.db}).CloseTurns(f.t.Context(), 0, 0)).in(f.t)
+				found := must.Get((&complete.Postgres{DB: f.db}).CloseTurns(f.t.Context(), 0, 0)).In(f.t)
 				return len(found) == 1 && found[0].Wide && time.Until(found[0].Since) < time.Second
 			}
 			require.True(f.t, turns())
@@ -157,7 +158,7 @@ var turnsThatWait = []waits{
 		prepare: func(f fixture) func() bool {
 			f.oneRunning()
 			asked := func() bool {
-				found := must((&complete.Postgres{DB: f.db}).Silent(f.t.Context(), 1, 0)).in(f.t)
+				found := must.Get((&complete.Postgres{DB: f.db}).Silent(f.t.Context(), 1, 0)).In(f.t)
 				return len(found) == 1
 			}
 			require.True(f.t, asked())

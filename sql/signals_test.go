@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/request"
 )
 
@@ -26,7 +27,7 @@ func (f fixture) taker() *request.Postgres { return &request.Postgres{DB: f.db} 
 
 // takeSignals settles and takes, and returns the names of what is to be sent, in order of their executions' items.
 func (f fixture) takeSignals(settled ...request.SettledSignal) request.TakenSignals {
-	return must(f.taker().TakeSignals(f.t.Context(), settled, nil, 10)).in(f.t)
+	return must.Get(f.taker().TakeSignals(f.t.Context(), settled, nil, 10)).In(f.t)
 }
 
 func names(taken request.TakenSignals) []string {
@@ -148,7 +149,7 @@ func TestASignalBeforeTheStartWaitsForItAndTakesNoSlot(t *testing.T) {
 	require.Equal(t, 10, int(taken.Next.Round(time.Second).Seconds()))
 	f.dispatched(f.claim(1))
 	require.Empty(t, f.takeSignals().Now, "the replica that started it says so")
-	started := must(f.taker().TakeSignals(t.Context(), nil, []string{f.execution(id)}, 10)).in(t)
+	started := must.Get(f.taker().TakeSignals(t.Context(), nil, []string{f.execution(id)}, 10)).In(t)
 	require.Equal(t, []string{"a"}, names(started))
 	require.Equal(t, "run", started.Now[0].To)
 	require.Equal(t, []string{"b"}, names(f.takeSignals(settle(started.Now[0], "DELIVERED", "", ""))))
@@ -278,7 +279,7 @@ func TestEachOfSixteenSendersKeepsItsOrder(t *testing.T) {
 		taken := f.takeSignals(settled...)
 		settled = nil
 		for _, s := range taken.Now {
-			n := must(strconv.Atoi(string(s.Payload))).in(t)
+			n := must.Get(strconv.Atoi(string(s.Payload))).In(t)
 			require.Equal(t, next[s.Name], n, "sender %s", s.Name)
 			next[s.Name]++
 			got++

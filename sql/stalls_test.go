@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
@@ -39,7 +40,7 @@ func (f fixture) turn() (found []string, mine bool) {
 }
 
 func (f fixture) pick(atMost int, without ...string) (picked []string) {
-	executions := must(f.sweeps().StallPick(f.t.Context(), time.Minute, queues(without...), atMost)).in(f.t)
+	executions := must.Get(f.sweeps().StallPick(f.t.Context(), time.Minute, queues(without...), atMost)).In(f.t)
 	for _, e := range executions {
 		require.Equal(f.t, "default", e.Namespace)
 		picked = append(picked, e.ID)
@@ -53,7 +54,7 @@ func (f fixture) record(idle []string, asked, failing []string, silent ...string
 	for _, id := range failing {
 		stalls = append(stalls, sweeper.Stall{Name: id, Namespace: "default", Detail: "it fails"})
 	}
-	found := must(f.sweeps().StallRecord(f.t.Context(), queues(idle...), asked, stalls, silent)).in(f.t)
+	found := must.Get(f.sweeps().StallRecord(f.t.Context(), queues(idle...), asked, stalls, silent)).In(f.t)
 	for _, c := range found {
 		change := fmt.Sprintln(c.Over, c.Kind, c.Namespace, c.Name, c.Executions, c.Detail)
 		changes = append(changes, strings.TrimSuffix(change, "\n"))

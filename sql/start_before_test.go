@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -153,7 +154,7 @@ func TestAnItemWithANearStartBeforeIsAnnouncedToSweepers(t *testing.T) {
 	f.exec("select pg_notify('pgdispatch_late', 'nothing was announced')")
 	f.hurried(w, 5*time.Second)
 	for _, want := range []string{"nothing was announced", ""} {
-		heard := must(listener.db.(*pgxpool.Conn).Conn().WaitForNotification(t.Context())).in(t)
+		heard := must.Get(listener.db.(*pgxpool.Conn).Conn().WaitForNotification(t.Context())).In(t)
 		require.Equal(t, want, heard.Payload)
 	}
 }

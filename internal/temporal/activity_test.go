@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 	activitypb "go.temporal.io/api/activity/v1"
 	commonpb "go.temporal.io/api/common/v1"
@@ -140,8 +141,8 @@ func TestAnItemOfAnActivityStartsItUnderTheSameIdentity(t *testing.T) {
 	start.Options = []byte(`{"start_to_close_timeout": "30s", "heartbeat_timeout": "5s", "schedule_to_start_timeout": "1h",
 		"retry_policy": {"maximum_attempts": 3}, "priority": {"priority_key": 2}, "search_attributes": {"City": "Oslo"},
 		"static_summary": "pays", "task_queue": "bank"}`)
-	runID := must((&Client{Service: service, Namespace: "shop", Identity: "replica_1",
-		Callback: &Callback{URL: "http://callbacks"}}).Start(t.Context(), start)).in(t)
+	runID := must.Get((&Client{Service: service, Namespace: "shop", Identity: "replica_1",
+		Callback: &Callback{URL: "http://callbacks"}}).Start(t.Context(), start)).In(t)
 	require.Equal(t, "run", runID)
 	require.Len(t, service.started, 1)
 	r := service.started[0]
@@ -163,11 +164,11 @@ func TestAnItemOfAnActivityStartsItUnderTheSameIdentity(t *testing.T) {
 	require.Empty(t, r.CompletionCallbacks, "Temporal refuses them for activities")
 
 	start.Options = []byte(`{"schedule_to_close_timeout": "1m"}`)
-	must((&Client{Service: service}).Start(t.Context(), start)).in(t)
+	must.Get((&Client{Service: service}).Start(t.Context(), start)).In(t)
 	require.Equal(t, time.Minute, service.started[1].ScheduleToCloseTimeout.AsDuration(), "its own comes first")
 
 	start.WorkflowID, start.Policy = "order-17", UseExisting
-	must((&Client{Service: service}).Start(t.Context(), start)).in(t)
+	must.Get((&Client{Service: service}).Start(t.Context(), start)).In(t)
 	require.Equal(t, "AllowDuplicate UseExisting",
 		service.started[2].IdReusePolicy.String()+" "+service.started[2].IdConflictPolicy.String())
 	require.Nil(t, service.started[2].OnConflictOptions, "Temporal refuses to attach a request ID alone")
@@ -205,7 +206,7 @@ func TestAnUnansweredActivityIsNotSentAgainAfterItsIDWasReused(t *testing.T) {
 	for name, ago := range map[string]time.Duration{"since": time.Minute, "before the first request": 3 * time.Hour} {
 		service := &activityService{info: describedActivity("run-later", "another", true),
 			earlier: []*activitypb.ActivityExecutionInfo{at("run-gone", "third", time.Minute), at("run-ours", start.ID, ago)}}
-		runID := must((&Client{Service: service}).Start(t.Context(), start)).in(t)
+		runID := must.Get((&Client{Service: service}).Start(t.Context(), start)).In(t)
 		require.Equal(t, "ActivityId = 'order-17'", service.lists[0].Query)
 		if name == "since" {
 			require.Equal(t, "run-ours", runID)
@@ -227,7 +228,7 @@ func TestAServerWithoutActivitiesSaysNothingAboutWorkflows(t *testing.T) {
 	require.Contains(t, Remedy(err, "shop"), "Temporal 1.32")
 	require.Equal(t, "1.28.1", client.NoActivities())
 	service.answer = nil
-	must(client.Start(t.Context(), anActivity())).in(t)
+	must.Get(client.Start(t.Context(), anActivity())).In(t)
 	require.Empty(t, client.NoActivities(), "the server was upgraded")
 
 	unknown := anItem()
@@ -311,8 +312,8 @@ func TestClosedActivitiesAreListedLikeWorkflows(t *testing.T) {
 	t.Parallel()
 	service := &activityService{}
 	since := time.Date(2026, 8, 1, 10, 0, 0, 0, time.UTC)
-	page := must((&Client{Service: service, Namespace: "shop"}).Closed(t.Context(),
-		Range{Kind: Activity, Since: since}, []byte("1"))).in(t)
+	page := must.Get((&Client{Service: service, Namespace: "shop"}).Closed(t.Context(),
+		Range{Kind: Activity, Since: since}, []byte("1"))).In(t)
 	require.Equal(t, Page{ExecutionIDs: []string{anItem().ID}, Runs: map[string]string{},
 		Newest: since.Add(5 * time.Minute), Next: []byte("2")}, page)
 	require.Equal(t, "CloseTime >= '2026-08-01T10:00:00Z' and ActivityId starts_with 'execution-'", service.lists[0].Query)
@@ -323,7 +324,7 @@ func TestAQueueOfActivitiesIsPolledForActivities(t *testing.T) {
 	t.Parallel()
 	client := &Client{Service: &activityService{}}
 	for kind, want := range map[Kind]bool{Activity: true, Workflow: false} {
-		polled := must(client.Polled(t.Context(), TaskQueue{Name: "orders", Kind: kind})).in(t)
+		polled := must.Get(client.Polled(t.Context(), TaskQueue{Name: "orders", Kind: kind})).In(t)
 		require.Equal(t, want, polled)
 	}
 }
@@ -334,13 +335,13 @@ func TestAnActivityIsEncodedAndItsEndDecoded(t *testing.T) {
 	start.Params = []byte(`{"card": "4111-secret"}`)
 	start.Options = []byte(`{"static_summary": "summary-secret"}`)
 	service := &activityService{}
-	must(coded(service, codec).Start(t.Context(), start)).in(t)
-	wire := must(proto.Marshal(service.started[0])).in(t)
+	must.Get(coded(service, codec).Start(t.Context(), start)).In(t)
+	wire := must.Get(proto.Marshal(service.started[0])).In(t)
 	require.NotContains(t, string(wire), "secret")
 	require.Contains(t, string(service.started[0].Header.Fields[idsHeader].Data), start.ID, "IDs stay readable")
 
-	sealed := must(server.Codec.Encode([]*commonpb.Payload{jsonPayload([]byte(`{"total": 3}`))})).in(t)
-	end := must(coded(&activityService{outcome: resulted(sealed...)}, codec).
-		Wait(t.Context(), Execution{ID: "e1", Kind: Activity})).in(t)
+	sealed := must.Get(server.Codec.Encode([]*commonpb.Payload{jsonPayload([]byte(`{"total": 3}`))})).In(t)
+	end := must.Get(coded(&activityService{outcome: resulted(sealed...)}, codec).
+		Wait(t.Context(), Execution{ID: "e1", Kind: Activity})).In(t)
 	require.Equal(t, End{Outcome: "COMPLETED", Result: `{"total": 3}`}, end)
 }

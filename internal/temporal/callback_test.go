@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -45,7 +46,7 @@ func newCaller() *caller {
 
 func (c *caller) requireStart(t *testing.T) {
 	t.Helper()
-	runID := must(c.Start(t.Context(), anItem())).in(t)
+	runID := must.Get(c.Start(t.Context(), anItem())).In(t)
 	require.Equal(t, "run", runID)
 }
 

@@ -29,6 +29,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/local"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // frontend is a workflow service that implements only starts, and answers everything else with Unimplemented.
@@ -45,7 +46,7 @@ func (f *frontend) StartWorkflowExecution(_ context.Context, r *startRequest) (*
 func realService(t testing.TB,
 	start func(*startRequest) (*startResponse, error)) workflowservice.WorkflowServiceClient {
 	t.Helper()
-	listener := must(net.Listen("tcp", "127.0.0.1:0")).in(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).In(t)
 	server := grpc.NewServer()
 	workflowservice.RegisterWorkflowServiceServer(server, &frontend{start: start})
 	go func() { _ = server.Serve(listener) }()
@@ -55,11 +56,11 @@ func realService(t testing.TB,
 
 func clientOf(t testing.TB, address string, config *tls.Config) client.Client {
 	t.Helper()
-	temporal := must(client.NewLazyClient(client.Options{
+	temporal := must.Get(client.NewLazyClient(client.Options{
 		HostPort:          address,
 		ConnectionOptions: client.ConnectionOptions{TLS: config, GrpcCompression: &client.GrpcCompressionNone{}},
 		Logger:            temporallog.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil))),
-	})).in(t)
+	})).In(t)
 	t.Cleanup(temporal.Close)
 	return temporal
 }
@@ -111,7 +112,7 @@ func TestWhatCannotBeMarshalledIsPermanentAndAServerThatIsNotThereUnreached(t *t
 	item.TaskQueue = "orders\xff"
 	_ = requireStart(t, service, item, engine.Permanent)
 
-	listener := must(net.Listen("tcp", "127.0.0.1:0")).in(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).In(t)
 	require.NoError(t, listener.Close())
 	_ = requireStart(t, clientOf(t, listener.Addr().String(), nil).WorkflowService(), anItem(), engine.Unreached)
 }
@@ -144,7 +145,7 @@ func TestCertificateThatIsRefusedIsUnreachedAndSaysSo(t *testing.T) {
 func TestRequestThatWasSentAndLostIsUnanswered(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{})
-	listener := must(net.Listen("tcp", "127.0.0.1:0")).in(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).In(t)
 	server := grpc.NewServer()
 	workflowservice.RegisterWorkflowServiceServer(server, &frontend{start: func(*startRequest) (*startResponse, error) {
 		close(arrived)
@@ -212,7 +213,7 @@ func TestAnAPIKeyIsReadAnewEveryFewSeconds(t *testing.T) {
 		require.NoError(t, f.open())
 		requireKey := func(want string) {
 			t.Helper()
-			key := must(f.get(t.Context())).in(t)
+			key := must.Get(f.get(t.Context())).In(t)
 			require.Equal(t, want, key)
 		}
 		write("second\n")
@@ -279,7 +280,7 @@ func FuzzStartOptions(f *testing.F) {
 			require.Empty(t, service.started, "nothing is sent")
 			return
 		}
-		sent := must(proto.Marshal(service.started[0])).in(t)
+		sent := must.Get(proto.Marshal(service.started[0])).In(t)
 		require.NotEmpty(t, sent)
 		require.Equal(t, "pgdispatch-"+start.ID, service.started[0].RequestId, "no option changes the request ID")
 	})

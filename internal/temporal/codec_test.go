@@ -24,6 +24,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/codectest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // codecServer returns a codec server, and the codec that uses it, and lets the test run beside others.
@@ -33,7 +34,7 @@ func codecServer(t *testing.T) (*codectest.Server, *Codec, *bytes.Buffer) {
 	server := codectest.NewServer(false)
 	t.Cleanup(server.Close)
 	var log bytes.Buffer
-	codec := must(CodecTarget{Endpoint: server.URL + "/"}.Open(slog.New(slog.NewTextHandler(&log, nil)))).in(t)
+	codec := must.Get(CodecTarget{Endpoint: server.URL + "/"}.Open(slog.New(slog.NewTextHandler(&log, nil)))).In(t)
 	return server, codec, &log
 }
 
@@ -55,20 +56,20 @@ func aSecretItem() Start {
 func TestAStartIsEncodedExceptWhatTemporalMustRead(t *testing.T) {
 	server, codec, _ := codecServer(t)
 	service := &startService{}
-	must(coded(service, codec).Start(t.Context(), aSecretItem())).in(t)
+	must.Get(coded(service, codec).Start(t.Context(), aSecretItem())).In(t)
 	require.Len(t, server.Calls(), 1, "one call for all payloads")
 	require.Equal(t, codectest.Call{Operation: "encode", Namespace: "shop", Bytes: server.Calls()[0].Bytes},
 		server.Calls()[0])
 
 	sent := service.started[0]
-	wire := must(proto.Marshal(sent)).in(t)
+	wire := must.Get(proto.Marshal(sent)).In(t)
 	require.NotContains(t, string(wire), "secret")
 	require.NotContains(t, string(wire), "queueItemId")
 	require.Contains(t, string(wire), `"acme"`, "search attributes stay readable")
 	require.Contains(t, string(sent.GetHeader().GetFields()[traceHeader].GetData()), "traceparent")
 	require.JSONEq(t, `"`+anItem().ID+`"`, string(sent.GetMemo().GetFields()[memoKey].GetData()))
-	decoded := must(server.Codec.Decode([]*commonpb.Payload{sent.GetInput().GetPayloads()[0],
-		sent.GetMemo().GetFields()["note"], sent.GetUserMetadata().GetSummary(), sent.GetUserMetadata().GetDetails()})).in(t)
+	decoded := must.Get(server.Codec.Decode([]*commonpb.Payload{sent.GetInput().GetPayloads()[0],
+		sent.GetMemo().GetFields()["note"], sent.GetUserMetadata().GetSummary(), sent.GetUserMetadata().GetDetails()})).In(t)
 	for n, says := range []string{"4111-secret", "memo-secret", "summary-secret", "details-secret"} {
 		require.Contains(t, string(decoded[n].GetData()), says)
 		require.Equal(t, "json/plain", string(decoded[n].GetMetadata()["encoding"]))
@@ -80,9 +81,9 @@ func TestEachArgumentIsEncodedAndTheItemsIDsStayReadable(t *testing.T) {
 	service := &startService{}
 	item := aSecretItem()
 	item.Input, item.Params = Args, []byte(`["one-secret", "two-secret"]`)
-	must(coded(service, codec).Start(t.Context(), item)).in(t)
+	must.Get(coded(service, codec).Start(t.Context(), item)).In(t)
 	sent := service.started[0]
-	decoded := must(server.Codec.Decode(sent.GetInput().GetPayloads())).in(t)
+	decoded := must.Get(server.Codec.Decode(sent.GetInput().GetPayloads())).In(t)
 	require.Len(t, decoded, 2)
 	require.Equal(t, `"two-secret"`, string(decoded[1].GetData()))
 	for name, field := range sent.GetMemo().GetFields() {
@@ -114,7 +115,7 @@ func TestSignalsAreEncoded(t *testing.T) {
 	client := coded(service, codec)
 	_, err := client.Signal(t.Context(), signal)
 	require.NoError(t, err)
-	decoded := must(server.Codec.Decode(service.signals[0].GetInput().GetPayloads())).in(t)
+	decoded := must.Get(server.Codec.Decode(service.signals[0].GetInput().GetPayloads())).In(t)
 	require.Equal(t, `"secret"`, string(decoded[0].GetData()))
 
 	server.Fail(func(codectest.Call) int { return http.StatusServiceUnavailable })
@@ -178,7 +179,7 @@ func TestNothingIsSentThatTheCodecServerDoesNotEncode(t *testing.T) {
 			require.Equal(t, c.outcome != engine.Permanent, codec.Failure() != nil)
 
 			server.Fail(nil)
-			must(client.Start(t.Context(), aSecretItem())).in(t)
+			must.Get(client.Start(t.Context(), aSecretItem())).In(t)
 			require.Nil(t, codec.Failure())
 			if c.outcome != engine.Permanent {
 				require.Equal(t, 1, strings.Count(log.String(),
@@ -230,7 +231,7 @@ func TestACodecServerThatDoesNotAnswerIsUnreached(t *testing.T) {
 func TestResultsAreDecoded(t *testing.T) {
 	server, codec, log := codecServer(t)
 	seal := func(text string) *commonpb.Payload {
-		sealed := must(server.Codec.Encode([]*commonpb.Payload{jsonPayload([]byte(text))})).in(t)
+		sealed := must.Get(server.Codec.Encode([]*commonpb.Payload{jsonPayload([]byte(text))})).In(t)
 		return sealed[0]
 	}
 	look := func(payload *commonpb.Payload) (End, error) {
@@ -243,7 +244,7 @@ func TestResultsAreDecoded(t *testing.T) {
 	end, err := look(seal(`{"total": 3}`))
 	require.NoError(t, err)
 	require.Equal(t, End{Outcome: "COMPLETED", Result: `{"total": 3}`}, end)
-	end = must(look(jsonPayload([]byte(`1`)))).in(t)
+	end = must.Get(look(jsonPayload([]byte(`1`)))).In(t)
 	require.Equal(t, "1", end.Result, "of a worker without the codec")
 
 	server.Fail(answering(http.StatusBadGateway))
@@ -304,14 +305,14 @@ func TestATokenAndAnAuthorityAreReadAnew(t *testing.T) {
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	target := CodecTarget{Endpoint: server.URL, TokenFile: write("token", []byte("first\n"))}
 	log := slog.New(slog.DiscardHandler)
-	untrusting := must(target.Open(log)).in(t)
+	untrusting := must.Get(target.Open(log)).In(t)
 	untrusted := untrusting.Probe(t.Context(), "shop")
 	require.ErrorContains(t, untrusted, "certificate signed by unknown authority")
 	require.Contains(t, Remedy(untrusted, ""), "PGDISPATCH_CODEC_CA_FILE")
 	require.Empty(t, server.Calls(), "not even the token is sent")
 
 	target.CAFile = write("ca.pem", authority)
-	codec := must(target.Open(log)).in(t)
+	codec := must.Get(target.Open(log)).In(t)
 	require.NoError(t, codec.Probe(t.Context(), "shop"))
 	require.Equal(t, codectest.Call{Operation: "encode", Namespace: "shop", Authorization: "Bearer first",
 		Bytes: server.Calls()[0].Bytes}, server.Calls()[0])
@@ -322,7 +323,7 @@ func TestATokenAndAnAuthorityAreReadAnew(t *testing.T) {
 		require.ErrorContains(t, bad.Verify(), "PGDISPATCH_CODEC_", "%+v", bad)
 	}
 	require.NoError(t, CodecTarget{}.Verify())
-	none := must(CodecTarget{}.Open(log)).in(t)
+	none := must.Get(CodecTarget{}.Open(log)).In(t)
 	require.Nil(t, none.Failure())
 
 	write("ca.pem", []byte("torn"))

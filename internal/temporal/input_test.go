@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // started returns the request that an item with this input and params leads to.
@@ -19,7 +20,7 @@ func started(t *testing.T, input Input, params string) *startRequest {
 	t.Helper()
 	service, item := &startService{}, anItem()
 	item.Input, item.Params, item.NodeIDs, item.WorkflowDefinitionVersionID = input, []byte(params), nil, ""
-	must(starterOn(service).Start(t.Context(), item)).in(t)
+	must.Get(starterOn(service).Start(t.Context(), item)).In(t)
 	return service.started[0]
 }
 
@@ -101,7 +102,7 @@ func TestTextBecomesTheJSONThatEncodingJSONMakesOfIt(t *testing.T) {
 		texts = append(texts, "a"+string([]byte{byte(c)})+"b")
 	}
 	for _, text := range texts {
-		want := must(json.Marshal(text)).in(t)
+		want := must.Get(json.Marshal(text)).In(t)
 		require.Equal(t, string(want), string(jsonString(text)))
 	}
 }
@@ -182,7 +183,7 @@ func TestOnlyALargeStartIsCompressedUnlessTheServerRefusesThat(t *testing.T) {
 	service := &startService{}
 	large := anItemOf(compressAbove + 1)
 	for _, item := range []Start{anItem(), anItemOf(compressAbove), large, anItem()} {
-		must(starterOn(service).Start(t.Context(), item)).in(t)
+		must.Get(starterOn(service).Start(t.Context(), item)).In(t)
 	}
 	require.Equal(t, []string{"", "", "gzip", ""}, service.encodings)
 
@@ -198,7 +199,7 @@ func TestOnlyALargeStartIsCompressedUnlessTheServerRefusesThat(t *testing.T) {
 	refuses(service, false)
 	starter := starterOn(service)
 	for range 2 {
-		require.Equal(t, "run", must(starter.Start(t.Context(), large)).in(t))
+		require.Equal(t, "run", must.Get(starter.Start(t.Context(), large)).In(t))
 	}
 	require.Equal(t, []string{"gzip", "", ""}, service.encodings, "compression is not tried again")
 
@@ -208,7 +209,7 @@ func TestOnlyALargeStartIsCompressedUnlessTheServerRefusesThat(t *testing.T) {
 	_, err := starter.Start(t.Context(), large)
 	require.Equal(t, engine.Blocked.String(), Classify(err).String())
 	refuses(service, false)
-	must(starter.Start(t.Context(), large)).in(t)
+	must.Get(starter.Start(t.Context(), large)).In(t)
 	require.Equal(t, []string{"gzip", "", "gzip", ""}, service.encodings,
 		"a refusal either way says nothing about compression")
 }

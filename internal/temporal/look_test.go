@@ -12,6 +12,8 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 type listResponse = workflowservice.ListWorkflowExecutionsResponse
@@ -73,7 +75,7 @@ func TestAResetIsFollowedToTheRunThatGoesOn(t *testing.T) {
 			},
 		} {
 			service := &fakeService{newest: newest, answers: history{closed(terminated("reset")), closed(completed(""))}}
-			end := must(ask(&Client{Service: service}, Execution{ID: "e1", RunID: "run-1"})).in(t)
+			end := must.Get(ask(&Client{Service: service}, Execution{ID: "e1", RunID: "run-1"})).In(t)
 			require.Equal(t, End{Outcome: "COMPLETED"}, end, name)
 			require.Equal(t, []string{"run-1", "run-2"}, service.runs())
 		}
@@ -85,14 +87,14 @@ func TestAResetThatIsSeenAMomentLateIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service := &fakeService{newest: described("run-1", "e1", false), late: described("run-2", "e1", true),
 			answers: history{closed(terminatedBy(resetterIdentity, "again")), closed(completed(""))}}
-		end := must((&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})).in(t)
+		end := must.Get((&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})).In(t)
 		require.Equal(t, End{Outcome: "COMPLETED"}, end)
 		require.Equal(t, []string{"run-1", "run-2"}, service.runs())
 
 		began := time.Now()
 		service = &fakeService{newest: described("run-1", "e1", false),
 			answers: history{closed(terminatedBy("ann@laptop", "enough"))}}
-		end = must((&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})).in(t)
+		end = must.Get((&Client{Service: service}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})).In(t)
 		require.Equal(t, "TERMINATED", end.Outcome)
 		require.Equal(t, 1, service.described, "one describe call for any terminating identity")
 		require.Zero(t, time.Since(began), "a termination that is no reset is seen at once")
@@ -127,7 +129,7 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 		require.Equal(t,
 			Page{ExecutionIDs: []string{id}, Runs: map[string]string{id: "run-2"}, Newest: late, Next: []byte("2")}, page)
 	}
-	page := must(waiter.Closed(t.Context(), Range{Since: since, All: true}, nil)).in(t)
+	page := must.Get(waiter.Closed(t.Context(), Range{Since: since, All: true}, nil)).In(t)
 	require.Equal(t, []string{"order-1", "execution-of-a-stranger"}, page.WorkflowIDs)
 	require.Equal(t, []string{id}, page.ExecutionIDs)
 	queries := []string{}
@@ -141,7 +143,7 @@ func TestClosedListsWhatMayBeOurs(t *testing.T) {
 	lately := &fakeService{list: func(*workflowservice.ListWorkflowExecutionsRequest) (*listResponse, error) {
 		return &listResponse{}, nil
 	}}
-	must((&Client{Service: lately}).Closed(t.Context(), Range{Since: since, All: true}, nil)).in(t)
+	must.Get((&Client{Service: lately}).Closed(t.Context(), Range{Since: since, All: true}, nil)).In(t)
 	require.Equal(t, plain, lately.lists[0].Query)
 }
 
@@ -150,11 +152,11 @@ func TestTemporalSaysWhetherAQueueIsPolledAndHowOftenATaskWasTried(t *testing.T)
 	service := &fakeService{newest: described("run-1", "e1", true), attempt: 7}
 	waiter := &Client{Service: service, Namespace: "shop"}
 	for queue, want := range map[string]bool{"orders": true, "typo": false} {
-		polled := must(waiter.Polled(t.Context(), TaskQueue{Name: queue})).in(t)
+		polled := must.Get(waiter.Polled(t.Context(), TaskQueue{Name: queue})).In(t)
 		require.Equal(t, want, polled)
 	}
 	for execution, want := range map[string]int{"e1": 7, "an unrelated workflow": 0} {
-		attempt := must(waiter.TaskAttempt(t.Context(), Execution{ID: execution})).in(t)
+		attempt := must.Get(waiter.TaskAttempt(t.Context(), Execution{ID: execution})).In(t)
 		require.Equal(t, want, attempt)
 	}
 	service.describe = serviceerror.NewUnavailable("connection refused")
@@ -162,7 +164,7 @@ func TestTemporalSaysWhetherAQueueIsPolledAndHowOftenATaskWasTried(t *testing.T)
 	require.ErrorIs(t, err, ErrAway)
 	_, err = waiter.TaskAttempt(t.Context(), Execution{ID: "e1"})
 	require.ErrorIs(t, err, ErrAway)
-	attempt := must((&Client{Service: &fakeService{}}).TaskAttempt(t.Context(), Execution{ID: "e1"})).in(t)
+	attempt := must.Get((&Client{Service: &fakeService{}}).TaskAttempt(t.Context(), Execution{ID: "e1"})).In(t)
 	require.Zero(t, attempt, "a deleted workflow")
 }
 

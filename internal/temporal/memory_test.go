@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 )
@@ -74,7 +75,7 @@ func TestEachNamespaceHasARetentionOfItsOwn(t *testing.T) {
 	for _, namespace := range []string{"", "other", "", "other"} {
 		item := unanswered(2 * time.Hour)
 		item.Namespace = namespace
-		must(starter.Start(t.Context(), item)).in(t)
+		must.Get(starter.Start(t.Context(), item)).In(t)
 	}
 	require.Len(t, service.asked, 2, "each namespace is described once")
 	require.Equal(t, "shop", service.asked[0].Namespace)
@@ -103,7 +104,7 @@ func TestRetentionIsReadNowAndThen(t *testing.T) {
 		service := &startService{retention: 72 * time.Hour}
 		starter := starterOn(service)
 		for range 5 {
-			must(starter.Start(t.Context(), unanswered(48*time.Hour))).in(t)
+			must.Get(starter.Start(t.Context(), unanswered(48*time.Hour))).In(t)
 		}
 		require.Len(t, service.asked, 1)
 		service.retention = 24 * time.Hour

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -32,7 +33,7 @@ func optioned(t *testing.T, options string) (*startRequest, error) {
 
 func TestStartOptionsAreSentAsTemporalTypesThem(t *testing.T) {
 	t.Parallel()
-	r := must(optioned(t, `{
+	r := must.Get(optioned(t, `{
 		"retry_policy": {"initial_interval": "2s", "backoff_coefficient": 1.5, "maximum_interval": "1m",
 			"maximum_attempts": 4,
 			"non_retryable_error_types": ["Declined"]},
@@ -41,7 +42,7 @@ func TestStartOptionsAreSentAsTemporalTypesThem(t *testing.T) {
 		"priority": {"priority_key": 2, "fairness_key": "acme", "fairness_weight": 2.5},
 		"versioning_override": {"pinned": {"deployment_name": "orders", "build_id": "b7"}},
 		"static_summary": "Order 17", "static_details": "*of* Acme",
-		"workflow_type": "Other", "task_queue": "special", "allow_overrides": ["task_queue"]}`)).in(t)
+		"workflow_type": "Other", "task_queue": "special", "allow_overrides": ["task_queue"]}`)).In(t)
 	require.Equal(t, 2*time.Second, r.RetryPolicy.InitialInterval.AsDuration())
 	require.InDelta(t, 1.5, r.RetryPolicy.BackoffCoefficient, 0)
 	require.Equal(t, time.Minute, r.RetryPolicy.MaximumInterval.AsDuration())
@@ -66,7 +67,7 @@ func TestStartOptionsAreSentAsTemporalTypesThem(t *testing.T) {
 func TestWithoutStartOptionsTemporalsDefaultsApply(t *testing.T) {
 	t.Parallel()
 	for _, options := range []string{"", "{}"} {
-		r := must(optioned(t, options)).in(t)
+		r := must.Get(optioned(t, options)).In(t)
 		require.Nil(t, r.RetryPolicy)
 		require.Nil(t, r.WorkflowRunTimeout)
 		require.Nil(t, r.SearchAttributes)
@@ -75,7 +76,7 @@ func TestWithoutStartOptionsTemporalsDefaultsApply(t *testing.T) {
 		require.Nil(t, r.UserMetadata)
 		require.Len(t, r.Memo.Fields, 1)
 	}
-	r := must(optioned(t, `{"versioning_override": {"auto_upgrade": true}}`)).in(t)
+	r := must.Get(optioned(t, `{"versioning_override": {"auto_upgrade": true}}`)).In(t)
 	require.True(t, r.VersioningOverride.GetAutoUpgrade())
 }
 
@@ -162,20 +163,20 @@ func TestTheReplicaReadsAllStartOptionsThatAnInsertAccepts(t *testing.T) {
 		tries = more
 	}
 	pool := sqltest.Pool(t, sqltest.URL(t))
-	must(pool.Exec(t.Context(), `create function public.accepts(options text) returns boolean language plpgsql as $$
+	must.Get(pool.Exec(t.Context(), `create function public.accepts(options text) returns boolean language plpgsql as $$
 		begin
 			return pgdispatch.check_start_options(options::jsonb, '{"allow_overrides": ["workflow_type", "task_queue"]}', false);
 		exception when sqlstate 'PGD11' or invalid_text_representation or numeric_value_out_of_range then
 			return false;
-		end $$`)).in(t)
+		end $$`)).In(t)
 	r, accepted := rand.New(rand.NewPCG(1, 2)), 0
 	for tried := 0; tried < tries; tried += 1000 {
 		all := make([]string, 1000)
 		for n := range all {
 			all[n] = someOptions(r)
 		}
-		rows := must(pool.Query(t.Context(),
-			"select o.text, (o.text::jsonb)::text from unnest($1::text[]) as o (text) where public.accepts(o.text)", all)).in(t)
+		rows := must.Get(pool.Query(t.Context(),
+			"select o.text, (o.text::jsonb)::text from unnest($1::text[]) as o (text) where public.accepts(o.text)", all)).In(t)
 		var given, stored string
 		for rows.Next() {
 			require.NoError(t, rows.Scan(&given, &stored))

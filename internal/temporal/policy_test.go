@@ -11,6 +11,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // aNamed is an item that names its workflow's ID.
@@ -27,7 +28,7 @@ func TestAPolicyIsLeftToTemporal(t *testing.T) {
 		UseExisting: {"AllowDuplicate", "UseExisting"},
 	} {
 		service := &startService{}
-		must(starterOn(service).Start(t.Context(), aNamed(policy))).in(t)
+		must.Get(starterOn(service).Start(t.Context(), aNamed(policy))).In(t)
 		r := service.started[0]
 		require.Equal(t, "order-17", r.WorkflowId)
 		require.Equal(t, want, [2]string{r.WorkflowIdReusePolicy.String(), r.WorkflowIdConflictPolicy.String()})
@@ -39,7 +40,7 @@ func TestAPolicyIsLeftToTemporal(t *testing.T) {
 	require.Equal(t, engine.Permanent, Classify(err))
 	unnamed := anItem()
 	unnamed.Policy = Reuse
-	must(starterOn(service).Start(t.Context(), unnamed)).in(t)
+	must.Get(starterOn(service).Start(t.Context(), unnamed)).In(t)
 	require.Equal(t, enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, service.started[0].WorkflowIdReusePolicy)
 }
 
@@ -61,7 +62,7 @@ func TestAnUnansweredStartIsNotSentWhileItsRunIsFound(t *testing.T) {
 	for _, start := range []Start{aNamed(Reuse), aNamed(UseExisting), forgotten} {
 		start.Unanswered = start.UnansweredFor == 0
 		service := &startService{describe: describedAs("run-continued", start.ID)}
-		runID := must(starterOn(service).Start(t.Context(), start)).in(t)
+		runID := must.Get(starterOn(service).Start(t.Context(), start)).In(t)
 		require.Equal(t, "run-continued", runID)
 		require.Empty(t, service.started)
 
@@ -70,13 +71,13 @@ func TestAnUnansweredStartIsNotSentWhileItsRunIsFound(t *testing.T) {
 				{Execution: &commonpb.WorkflowExecution{RunId: "run-later"}},
 				{Execution: &commonpb.WorkflowExecution{RunId: "run-ours"}, Memo: memo(start.ID)},
 			}}
-		runID = must(starterOn(listed).Start(t.Context(), start)).in(t)
+		runID = must.Get(starterOn(listed).Start(t.Context(), start)).In(t)
 		require.Equal(t, "run-ours", runID, "another client has used the ID since")
 		require.Empty(t, listed.started)
 		require.Equal(t, []string{"WorkflowId = 'order-17'"}, listed.queries)
 
 		listed.runs = nil
-		must(starterOn(listed).Start(t.Context(), start)).in(t)
+		must.Get(starterOn(listed).Start(t.Context(), start)).In(t)
 		require.Len(t, listed.started, 1, "it never ran")
 	}
 }
@@ -84,10 +85,10 @@ func TestAnUnansweredStartIsNotSentWhileItsRunIsFound(t *testing.T) {
 func TestAFollowersCallbackIsAttachedUnlessTheRunIsFull(t *testing.T) {
 	t.Parallel()
 	c := newCaller()
-	must(c.Start(t.Context(), aNamed(UseExisting))).in(t)
+	must.Get(c.Start(t.Context(), aNamed(UseExisting))).In(t)
 	require.True(t, c.sent[0].OnConflictOptions.AttachCompletionCallbacks)
 	c.refuses = serviceerror.NewFailedPrecondition("cannot attach more than 32 callbacks")
-	must(c.Start(t.Context(), aNamed(UseExisting))).in(t)
+	must.Get(c.Start(t.Context(), aNamed(UseExisting))).In(t)
 	require.False(t, c.sent[2].OnConflictOptions.AttachCompletionCallbacks)
 	require.True(t, c.Callback.Taken(), "other workflows take callbacks")
 }

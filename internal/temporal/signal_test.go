@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
@@ -22,7 +23,7 @@ func TestASignalGoesToOneRunWithItsOwnRequestID(t *testing.T) {
 	service, signal := &fakeService{}, aSignal
 	for _, payload := range [][]byte{[]byte(`{"n": 1}`), nil} {
 		signal.Payload = payload
-		require.Empty(t, must(send(t, service, signal)).in(t))
+		require.Empty(t, must.Get(send(t, service, signal)).In(t))
 	}
 	got := service.signals[0]
 	to := got.GetWorkflowExecution()

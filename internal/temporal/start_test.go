@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -85,21 +86,6 @@ func (f *startService) ListWorkflowExecutions(_ context.Context, r *workflowserv
 	return &workflowservice.ListWorkflowExecutionsResponse{Executions: f.runs}, nil
 }
 
-// result is what a call returned.
-type result[T any] struct {
-	value T
-	err   error
-}
-
-// must holds what a call returned, whose error fails the test that in is given.
-func must[T any](value T, err error) result[T] { return result[T]{value, err} }
-
-func (r result[T]) in(t testing.TB) T {
-	t.Helper()
-	require.NoError(t, r.err)
-	return r.value
-}
-
 func starterOn(service *startService) *Client {
 	return &Client{Service: service, Namespace: "shop", Identity: "replica_1"}
 }
@@ -140,7 +126,7 @@ func alreadyStarted(requestID string) func(*startRequest) (*startResponse, error
 func TestStartAsksForTheWorkflowOfTheItem(t *testing.T) {
 	t.Parallel()
 	service := &startService{}
-	runID := must(starterOn(service).Start(t.Context(), anItem())).in(t)
+	runID := must.Get(starterOn(service).Start(t.Context(), anItem())).In(t)
 	require.Equal(t, "run", runID)
 
 	require.Len(t, service.started, 1)
@@ -166,7 +152,7 @@ func TestStartAsksForTheWorkflowOfTheItem(t *testing.T) {
 
 	bare := anItem()
 	bare.ExecutionTimeout, bare.Traceparent = 0, ""
-	must(starterOn(service).Start(t.Context(), bare)).in(t)
+	must.Get(starterOn(service).Start(t.Context(), bare)).In(t)
 	require.Nil(t, service.started[1].WorkflowExecutionTimeout)
 	require.Nil(t, service.started[1].Header)
 }
@@ -176,21 +162,21 @@ func TestSameItemGivesTheSameRequest(t *testing.T) {
 	service := &startService{}
 	item := anItem()
 	for range 2 {
-		must(starterOn(service).Start(t.Context(), item)).in(t)
+		must.Get(starterOn(service).Start(t.Context(), item)).In(t)
 		// The request contains nothing that differs between claims of the same item.
 		item.UnansweredFor = time.Minute
 	}
 	require.True(t, proto.Equal(service.started[0], service.started[1]))
 	deterministic := proto.MarshalOptions{Deterministic: true}
-	first := must(deterministic.Marshal(service.started[0])).in(t)
-	second := must(deterministic.Marshal(service.started[1])).in(t)
+	first := must.Get(deterministic.Marshal(service.started[0])).In(t)
+	second := must.Get(deterministic.Marshal(service.started[1])).In(t)
 	require.Equal(t, first, second)
 }
 
 func TestInputHasExactlyTheKeysOfTheContract(t *testing.T) {
 	t.Parallel()
 	service := &startService{}
-	must(starterOn(service).Start(t.Context(), anItem())).in(t)
+	must.Get(starterOn(service).Start(t.Context(), anItem())).In(t)
 	require.Len(t, service.started[0].Input.Payloads, 1)
 	require.JSONEq(t, `{
 		"executionId": "11111111-1111-4111-8111-111111111111",
@@ -219,7 +205,7 @@ func TestParamsReachTheWorkflowAsTheyWereStored(t *testing.T) {
 			service := &startService{}
 			item := anItem()
 			item.Params = []byte(params)
-			must(starterOn(service).Start(t.Context(), item)).in(t)
+			must.Get(starterOn(service).Start(t.Context(), item)).In(t)
 			data := string(service.started[0].Input.Payloads[0].Data)
 			require.True(t, strings.HasSuffix(data, `,"params":`+params+`}`), "params are copied byte for byte")
 		})
@@ -246,11 +232,12 @@ func TestInputThatTemporalWouldRefuseIsNotSent(t *testing.T) {
 func TestAlreadyStartedByOurOwnRequestIsSuccess(t *testing.T) {
 	t.Parallel()
 	service := &startService{start: alreadyStarted("pgdispatch-" + anItem().ID)}
-	require.Equal(t, "run-there", must(starterOn(service).Start(t.Context(), anItem())).in(t))
+	require.Equal(t, "run-there", must.Get(starterOn(service).Start(t.Context(), anItem())).In(t))
 	require.Empty(t, service.described, "the request ID identifies the start")
 
 	service.start, service.describe = alreadyStarted("made-by-the-server"), describedAs("run-continued", anItem().ID)
-	require.Equal(t, "run-continued", must(starterOn(service).Start(t.Context(), anItem())).in(t), "our memo does, too")
+	runID := must.Get(starterOn(service).Start(t.Context(), anItem())).In(t)
+	require.Equal(t, "run-continued", runID, "our memo does, too")
 	require.Len(t, service.described, 1)
 	require.Equal(t, "shop", service.described[0].Namespace)
 	require.Equal(t, WorkflowID(anItem().ID), service.described[0].Execution.WorkflowId)
@@ -259,7 +246,7 @@ func TestAlreadyStartedByOurOwnRequestIsSuccess(t *testing.T) {
 	service.start = func(*startRequest) (*startResponse, error) {
 		return nil, serviceerror.NewAlreadyExists("it does not say whose it is")
 	}
-	require.Equal(t, "run-continued", must(starterOn(service).Start(t.Context(), anItem())).in(t))
+	require.Equal(t, "run-continued", must.Get(starterOn(service).Start(t.Context(), anItem())).In(t))
 	service.describe = describedAs("run-there", "")
 	_, err := starterOn(service).Start(t.Context(), anItem())
 	require.ErrorIs(t, err, ErrForeign)
