@@ -156,11 +156,13 @@ func TestANamespaceThatAProbeFindsRefusedIsPausedThoughNoItemWaits(t *testing.T)
 		}
 		d.run()
 		pass(50 * time.Second)
-		require.Equal(t, row.all, observer.pausedAll())
-		require.Equal(t, row.paused, observer.paused)
+		paused, all := observer.pauses()
+		require.Equal(t, row.all, all)
+		require.Equal(t, row.paused, paused)
 		pass(11 * time.Second)
-		require.False(t, observer.pausedAll())
-		require.Zero(t, observer.paused)
+		paused, all = observer.pauses()
+		require.False(t, all)
+		require.Zero(t, paused)
 	})
 }
 

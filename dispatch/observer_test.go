@@ -64,7 +64,17 @@ func (f *fakeObserver) Settled(_ time.Time, verb claim.Verb, settled []int64, er
 func (f *fakeObserver) Renewed(err error) { f.line("heartbeat %v", err) }
 
 // pausedAll returns the last reported state of the breaker.
-func (f *fakeObserver) pausedAll() bool { return len(f.breaker) > 0 && f.breaker[len(f.breaker)-1] }
+func (f *fakeObserver) pausedAll() bool {
+	_, all := f.pauses()
+	return all
+}
+
+// pauses returns how many namespaces are paused, and whether all are, as last reported.
+func (f *fakeObserver) pauses() (namespaces int, all bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.paused, len(f.breaker) > 0 && f.breaker[len(f.breaker)-1]
+}
 
 func TestTheObserverHearsOfEachStartSettleAndHeartbeat(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, d *desk) {
