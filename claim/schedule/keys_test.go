@@ -43,27 +43,6 @@ func TestAKeyWhoseRateIsUsedUpWaitsForIt(t *testing.T) {
 	require.Equal(t, "a2", d.claim(5))
 }
 
-// A replica that has just started asks for no item of a full key. An end opens the key where it was full.
-func TestALoadClosesTheKeysThatAreFull(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 10)
-	d.tenant("b", 10)
-	d.limits[scope{workspaceOf("a"), "k"}] = 1
-	d.limits[scope{key: "l"}] = 1
-	for _, name := range []string{"a", "b"} {
-		d.waitsKeyed(name, "k", 0, 2)
-		d.waitsKeyed(name, "l", 0, 2)
-	}
-	require.Equal(t, "a1 b5 a3", d.claims(3))
-	d.s.Reset()
-	require.Equal(t, 1, d.loads(d.levels(), Changed{}))
-	require.Equal(t, "b@0*9", d.propose(9), "of k, which is full in a only")
-	d.ends("a", 1)
-	require.Equal(t, "a@0*9 b@0*9", d.propose(18))
-	d.ends("a", 1)
-	require.Equal(t, "a@0*5 a@0*4 b@0*5 b@0*4", d.propose(18), "one of l has ended")
-}
-
 // A workspace without room may have many keys at a level. They must not all be looked at for each proposal.
 func TestManyKeysCostNothingWhileTheirWorkspaceHasNoRoom(t *testing.T) {
 	d := newDesk(t)

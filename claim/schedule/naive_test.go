@@ -134,6 +134,12 @@ func (b *beside) happens() {
 			return !slices.ContainsFunc(all, func(w Waiting) bool { return w.Workspace == l })
 		})
 		require.Zero(b.t, missed, "every event was reported")
+		for _, w := range all {
+			if len(changed.Workspaces) == 0 { // what was read is current: a full key is not asked for
+				require.True(b.t, !w.AllFull || b.s.keys[w.Key].closed, "key %s is full", w.Key)
+				require.True(b.t, !w.OwnFull || b.s.workspaces[w.Workspace].keys[w.Key].closed, "key %s is full", w.Key)
+			}
+		}
 	}
 }
 

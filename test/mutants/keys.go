@@ -65,7 +65,7 @@ var keys = []mutant{
 		[]edit{{"sql part key_limit", "when l.paused then 0 ", ""}}, "./sql", "TestAPausedKeyStartsNothingUntilItIsResumed"},
 	{"a load closes full keys", "a replica that starts asks for each full key in vain",
 		[]edit{{"schedule.Schedule.loaded", "} else if full && current {", "} else if false {"}},
-		"./claim/schedule", "TestALoadClosesTheKeysThatAreFull"},
+		"./claim/schedule", "TestNoWorkspaceIsForgottenByClaimsOfSeveral"},
 	{"a load says where a key is full", "a key that is full in one workspace is closed in all",
 		[]edit{{"sql name load", "k.workspace_id is null and (k.paused", "(k.paused"}},
 		"./sql", "TestALoadSaysWhereAKeyIsFull"},
