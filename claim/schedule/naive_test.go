@@ -210,13 +210,22 @@ func (b *beside) one() {
 	}
 }
 
-// many claims several items at once and checks the rules for batches: a lower priority comes first only by age, and no
-// item comes from a workspace believed to be full.
+// many claims several items at once and checks the rules for batches: a lower priority comes first only by age, no item
+// comes from a workspace believed to be full, and no more are asked for than a key is known to have room for.
 func (b *beside) many(free int) {
 	p := b.s.Propose(b.now, Want{Free: free})
+	asked := map[*key]int{}
 	for _, e := range p.Entries {
-		require.False(b.t, b.s.workspaces[e.Workspace].closed)
+		l := b.s.workspaces[e.Workspace]
+		require.False(b.t, l.closed)
 		require.Positive(b.t, e.Items)
+		if e.Key == "" {
+			continue
+		}
+		for _, k := range []*key{l.keys[e.Key], b.s.keys[e.Key]} {
+			asked[k] += e.Items
+			require.LessOrEqual(b.t, asked[k], k.room, "of key %s", e.Key)
+		}
 	}
 	a, taken := b.answer(p)
 	require.LessOrEqual(b.t, len(taken), free)

@@ -80,8 +80,8 @@ var keys = []mutant{
 		"./claim/schedule", "TestManyKeysCostNothingWhileTheirWorkspaceHasNoRoom"},
 	{"nothing overtakes a key that may have room", "a lower priority overtakes items of a key",
 		[]edit{{"schedule.draft.askQueue", "d.free = 0 // if the items asked for", "_ = d // the key may have room"}},
-		"./claim/schedule", "TestTheScheduleGivesTheOrderOfANaiveList"},
+		"./claim/schedule", "TestNothingOvertakesItemsForWhichThereMayBeRoom"},
 	{"a proposal keeps to a key's room", "a claim asks for more items of a key than have room",
 		[]edit{{"schedule.draft.askQueue", "x.room()-max(d.keys[x.own], d.keys[x.all])", "x.room()"}},
-		"./claim/schedule", "TestTheScheduleGivesTheOrderOfANaiveList"},
+		"./claim/schedule", "TestNoWorkspaceIsForgottenByClaimsOfSeveral"},
 }
