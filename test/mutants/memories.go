@@ -46,7 +46,7 @@ var memories = []mutant{
 		[]edit{{"sql name release_unread", "and q.lease_token <= $3", "and $3 > 0"}},
 		"./sql", "TestAReleaseThatIsExecutedLateLeavesWhatItsOwnerHasClaimedSince"},
 	{"a full workspace is looked at", "an item waits for a poll if the end before it was recorded elsewhere",
-		[]edit{{"schedule.Schedule.Named", "return !full", "return true"}},
+		[]edit{{"schedule.Schedule.Named", "&& l.closed", "&& false"}},
 		"./claim/schedule", "TestANotificationIsAHint"},
 	{"node IDs are those of the revision", "a changed graph does not apply to the next claim",
 		[]edit{{"claim.claimAnswer.take", "version{row.WorkflowDefinitionVersionID, row.VersionRevision}",
