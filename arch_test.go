@@ -81,7 +81,7 @@ var edges = map[string][]string{
 	"notify":             {"internal/attempt", "internal/postgres", "sql"},
 	"request":            {"dispatch/engine", "internal/attempt", "internal/postgres", "internal/temporal", "sql"},
 	"sql":                nil,
-	"sql/migrate":        {"sql"},
+	"sql/migrate":        {"internal/postgres", "sql"},
 	"sql/sqltest":        {"sql/migrate"},
 	"sweeper":            {"internal/attempt", "internal/postgres", "internal/temporal", "notify", "sql"},
 }

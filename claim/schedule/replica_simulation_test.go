@@ -100,7 +100,9 @@ func (w *world) works() string {
 		w.temporal.holds = true
 		for steps := 0; steps < 1000 && busy < perHost; steps++ {
 			w.step()
-			busy = w.starting(one)
+			w.mu.Lock()
+			busy = w.handedOver(one)
+			w.mu.Unlock()
 		}
 		w.temporal.holds = false
 		if said := w.drains(); said != "" {
@@ -113,18 +115,6 @@ func (w *world) works() string {
 		}
 	}
 	return fmt.Sprintf("%d executions are watched that have ended", one.watcher.Watching())
-}
-
-// starting counts the starts that a replica waits for.
-func (w *world) starting(r *replica) (starts int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range w.calls {
-		if c.of == r && c.name == "start" && !c.gone {
-			starts++
-		}
-	}
-	return starts
 }
 
 // fill enqueues items in the first workspace.

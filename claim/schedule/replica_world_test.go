@@ -163,16 +163,20 @@ func (w *world) beyondW() string {
 	if w.counts["crashes"]+w.counts["failovers"]+w.counts["clock jumps"] > 0 {
 		return ""
 	}
-	n := 0
-	for _, c := range w.calls {
-		if c.name == "start" && !c.gone {
-			n++
-		}
-	}
-	if n > schedule.SimulatedW {
+	if n := w.handedOver(nil); n > schedule.SimulatedW {
 		return fmt.Sprintf("%d items are handed over at once", n)
 	}
 	return ""
+}
+
+// handedOver counts the starts that a replica waits for, or, if it is nil, all replicas.
+func (w *world) handedOver(by *replica) (starts int) {
+	for _, c := range w.calls {
+		if c.name == "start" && !c.gone && (by == nil || c.of == by) {
+			starts++
+		}
+	}
+	return starts
 }
 
 // passes returns how much time is to pass.

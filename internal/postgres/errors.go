@@ -22,6 +22,7 @@ const (
 	diskFull         = "53100"
 	tooManyClients   = "53300" // too_many_connections
 	LockNotAvailable = "55P03"
+	DeadlockDetected = "40P01"
 	queryCanceled    = "57014"
 	noPrivilege      = "42501"
 

@@ -2,12 +2,12 @@ package migrate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/sethvargo/go-retry"
+
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
 
 const (
@@ -19,19 +19,12 @@ const (
 	lockPatience = time.Minute
 )
 
-// The SQLSTATEs of an expired lock_timeout and of a deadlock.
-const (
-	lockNotAvailable = "55P03"
-	deadlockDetected = "40P01"
-)
-
 // retryLocks repeats do, a transaction or what can be repeated, while applications hold the locks that it needs.
 func retryLocks(ctx context.Context, do retry.RetryFunc) error {
 	pauses := retry.WithMaxDuration(lockPatience, retry.NewConstant(lockPause))
 	return retry.Do(ctx, pauses, func(ctx context.Context) error {
 		err := do(ctx)
-		var postgres *pgconn.PgError
-		if errors.As(err, &postgres) && (postgres.Code == lockNotAvailable || postgres.Code == deadlockDetected) {
+		if postgres.HasCode(err, postgres.LockNotAvailable) || postgres.HasCode(err, postgres.DeadlockDetected) {
 			return retry.RetryableError(fmt.Errorf("%w: other transactions have held locks for %s: end them and run the "+
 				"migration again", err, lockPatience))
 		}

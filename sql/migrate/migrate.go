@@ -117,17 +117,11 @@ func To(ctx context.Context, conn *pgx.Conn, version int32, report func(Step)) e
 // step migrates by one version in the direction of another, and returns the version reached. A migration that locks
 // several tables can deadlock with an application, so it is repeated.
 func step(ctx context.Context, m *migrate.Migrator, conn *pgx.Conn, from, to int32, report func(Step)) (int32, error) {
-	next := from + 1
+	next, direction := from+1, "up"
 	if to < from {
-		next = from - 1
+		next, direction = from-1, "down"
 	}
-	reported := false
-	m.OnStart = func(sequence int32, name, direction, _ string) {
-		if !reported {
-			report(Step{Version: sequence, Name: name, Direction: direction})
-		}
-		reported = true
-	}
+	report(Step{Version: next, Name: m.Migrations[max(from, next)-1].Name, Direction: direction})
 	err := retryLocks(ctx, func(ctx context.Context) error {
 		// The migration's end resets it.
 		if _, err := conn.Exec(ctx, "set lock_timeout = '"+lockTimeout+"'"); err != nil {

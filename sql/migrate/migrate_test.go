@@ -157,7 +157,7 @@ func upWaitsFor(t *testing.T, migrating, application, watching *pgx.Conn) (migra
 
 func TestAMigrationGivesWayToATransactionThatNeedsATableWhichItHasLocked(t *testing.T) {
 	sqltest.Each(t, map[string]string{
-		"a wait that is too long": "1min", "a deadlock": "250ms",
+		"a wait that is too long": "1min", "a deadlock": "400ms",
 	}, func(t *testing.T, deadlockTimeout string) {
 		t.Parallel()
 		url := sqltest.URL(t)
