@@ -121,9 +121,10 @@ mutants-random: ## change claims, settles, wake-ups, ends and signals at random,
 	go run -C test ./mutants -random $(N) $(if $(SEED),-seed $(SEED))
 
 .PHONY: lint
-lint: ## run gofmt, go vet, staticcheck and go mod tidy on all modules, and actionlint on the workflows
+lint: ## run gofmt, go vet, staticcheck, go mod tidy and the rules of test/lint on all modules, and actionlint
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; echo "run: make fmt"; exit 1; }
 	go vet ./... && go vet -tags failpoint ./internal/replica && go vet -C cmd/devstack ./... && go vet -C test ./...
+	go test -C test -count=1 ./lint
 	go run $(STATICCHECK) ./...
 	cd cmd/devstack && go run $(STATICCHECK) ./...
 	cd test && go run $(STATICCHECK) ./...
@@ -138,10 +139,9 @@ fmt: ## format the code
 
 .PHONY: golden
 golden: ## rewrite generated files: the lifecycle diagram, the tables of commands, settings, metrics and SQLSTATEs, and golden files
-	go test ./sql -run 'Golden|Diagram|Schema|SQLSTATEs|Role|Catalogue' -update
-	go test . ./cmd/pgdispatch ./internal/operate/cli -run Page -update
-	go test ./internal/config -run Page -update
-	go test ./internal/telemetry -run Reference -update
+	go test ./sql -run 'Golden|Diagram|Schema|Role|Catalogue' -update
+	go test ./cmd/pgdispatch ./internal/operate/cli -run Page -update
+	go test -C test ./lint -run Page -update
 	go test ./internal/operate/view -run Screen -update
 
 .PHONY: vuln

@@ -2,11 +2,6 @@ package sql_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -104,53 +99,4 @@ func TestPgdispatchDurableCommitsNoneWaitsForNoDisk(t *testing.T) {
 	c.signal(c.oneRunning(), "a")
 	c.quietly(func(replica fixture) { require.Len(t, replica.takeSignals().Now, 1) }, "pgdispatch.durable_commits", "none")
 	require.Equal(t, 0, one[int](c.fixture, "select tries from pgdispatch.signals"))
-}
-
-// verbsIn returns the statements that the first column of the page's tables names between two lines.
-func verbsIn(t *testing.T, page, from, to string) (verbs []string) {
-	_, rest, found := strings.Cut(page, from)
-	require.True(t, found, from)
-	section, _, found := strings.Cut(rest, to)
-	require.True(t, found, to)
-	for line := range strings.Lines(section) {
-		if cells := strings.Split(line, "|"); len(cells) > 2 {
-			for _, name := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(cells[1], -1) {
-				verbs = append(verbs, name[1])
-			}
-		}
-	}
-	slices.Sort(verbs)
-	return verbs
-}
-
-func TestThePageSaysWhatACrashDoesToEachStatementOfAReplica(t *testing.T) {
-	t.Parallel()
-	page := must.Get(os.ReadFile(filepath.Join("..", "docs", "contributing", "crashes.md"))).In(t)
-	const durably = "commit_durably()"
-	durable, written := []string{"claim", "claim_head", "claim_single"}, []string{}
-	for _, verb := range sql.Verbs() {
-		if room := sql.Room(verb); room == "operate" || room == "client" {
-			continue
-		}
-		text := sql.Text(verb)
-		if first, _, _ := strings.Cut(text, "\n"); first == "-- reads" || strings.HasSuffix(first, "row locks only") {
-			continue
-		}
-		written = append(written, verb)
-		calls := text
-		for _, f := range sql.Functions() {
-			if strings.Contains(text, "pgdispatch."+f.Name+"(") {
-				calls += f.Text
-			}
-		}
-		if strings.Contains(calls, durably) {
-			durable = append(durable, verb)
-		}
-	}
-	slices.Sort(durable)
-	const waiting, others = "## Statements that wait for the disk", "## Statements that do not wait"
-	require.Equal(t, durable, verbsIn(t, string(page), waiting, others))
-	undone := append(verbsIn(t, string(page), others, "## How it is tested"), durable...)
-	slices.Sort(undone)
-	require.Equal(t, written, slices.Compact(undone))
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -102,14 +101,4 @@ func tryClient(t *testing.T, c client) {
 	var left int
 	require.NoError(t, pool.QueryRow(t.Context(), "select count(*) from orders").Scan(&left))
 	require.Equal(t, 1, left, "a rejected enqueue rolls the order back")
-}
-
-func TestThePageListsEveryClient(t *testing.T) {
-	t.Parallel()
-	page := must.Get(os.ReadFile("README.md")).In(t)
-	files := must.Get(filepath.Glob("[eE]nqueue.*")).In(t)
-	require.Len(t, files, 6)
-	for _, file := range files {
-		require.Contains(t, string(page), "| ["+file+"]("+file+") |")
-	}
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/internal/goldentest"
 	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
@@ -218,28 +216,6 @@ func TestCallbacksAreConfiguredWholeOrNotAtAll(t *testing.T) {
 		var into string
 		require.Error(t, parseCallbackURL(bad, &into), bad)
 	}
-}
-
-const (
-	settingsPage   = "../../docs/settings.md"
-	settingsBegin  = "<!-- The table is generated from internal/config/config.go: make golden -->\n"
-	settingsFinish = "<!-- The table ends -->\n"
-)
-
-func TestThePageOfSettingsHasEveryOption(t *testing.T) {
-	t.Parallel()
-	var table strings.Builder
-	table.WriteString("| variable | default | meaning |\n|---|---|---|\n")
-	for _, o := range RunOptions {
-		fallback := o.Default
-		if fallback != "" {
-			fallback = "`" + fallback + "`"
-		}
-		require.NotContains(t, o.Usage, "|")
-		require.Equal(t, o.Flag, strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(o.Variable, "PGDISPATCH_")), "_", "-"))
-		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", o.Variable, fallback, o.Usage)
-	}
-	goldentest.RequirePart(t, settingsPage, settingsBegin, settingsFinish, table.String())
 }
 
 // A value is taken, or refused by an error that names its variable.

@@ -1,10 +1,6 @@
 package operate_test
 
 import (
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -94,39 +90,4 @@ func TestListsOfSomeWorkspacesHaveNoOthers(t *testing.T) {
 	found := must.Get(b.FindDeadLetters(t.Context(), operate.DeadFilter{Workspaces: []string{mine}}, 10)).In(t)
 	require.Equal(t, []int64{groups[0].Newest}, ofKind)
 	require.Equal(t, ofKind, found)
-}
-
-// unscoped are the statements that are not given the scope of a Store, by the reason.
-var unscoped = map[string]string{
-	"they are the same for all workspaces":                 "replicas settings_get tier_list",
-	"a store within some workspaces does not execute them": "limit_remove limit_set limits_in_use",
-	"only the command line executes them": `definition_create definition_version definitions
-		item_find item_purge items_enqueue items_enqueue_keyed items_open listen_ended
-		signal_send_to workspace_create workspace_list workspace_statistics`,
-}
-
-func TestAStoreGivesItsScopeToEveryStatement(t *testing.T) {
-	t.Parallel()
-	paths := must.Get(filepath.Glob("*.go")).In(t)
-	verbs, without := regexp.MustCompile(`sql\.Text\("(\w+)"\)`), []string{}
-	for _, path := range paths {
-		text := must.Get(os.ReadFile(path)).In(t)
-		for _, function := range strings.Split(string(text), "\nfunc ") {
-			if strings.HasSuffix(path, "_test.go") || strings.Contains(function, "s.Scope") ||
-				strings.Contains(function, "s.scoped(") {
-				continue
-			}
-			for _, verb := range verbs.FindAllStringSubmatch(function, -1) {
-				if !strings.HasPrefix(verb[1], "doctor_") {
-					without = append(without, verb[1])
-				}
-			}
-		}
-	}
-	slices.Sort(without)
-	var reasoned []string
-	for _, statements := range unscoped {
-		reasoned = append(reasoned, strings.Fields(statements)...)
-	}
-	require.ElementsMatch(t, reasoned, slices.Compact(without))
 }

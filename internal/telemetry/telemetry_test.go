@@ -3,10 +3,8 @@ package telemetry
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,69 +17,9 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
-	"github.com/pgdispatch/pgdispatch/internal/goldentest"
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
-
-const (
-	tablesBegin = "<!-- The tables are generated from internal/telemetry/catalogue.go: make golden -->\n"
-	tablesEnd   = "<!-- The tables end -->\n"
-)
-
-// unexplained lists the values of a metric's label that its meaning does not mention.
-func unexplained(m Metric) string {
-	explained := func(value string) bool { return strings.Contains(m.Meaning, "`"+value+"`") }
-	rest := slices.DeleteFunc(slices.Clone(m.Values), explained)
-	if len(rest) == 0 {
-		return ""
-	}
-	word := "Also"
-	if len(rest) == len(m.Values) {
-		word = "Labels:"
-	}
-	return " " + word + " `" + strings.Join(rest, "`, `") + "`."
-}
-
-// tables are the reference's tables of metrics, one for each kind.
-func tables() string {
-	var text strings.Builder
-	for _, kind := range []string{"counter", "histogram", "gauge"} {
-		fmt.Fprintf(&text, "\n### %s%ss\n\n| metric | meaning |\n|---|---|\n", strings.ToUpper(kind[:1]), kind[1:])
-		for _, m := range Catalogue() {
-			if m.Kind != kind {
-				continue
-			}
-			name := m.Name
-			if m.Label != "" {
-				name += "{" + strings.TrimSuffix(m.Label+","+m.Within, ",") + "}"
-			}
-			fmt.Fprintf(&text, "| `%s` | %s%s |\n", name, m.Meaning, unexplained(m))
-		}
-	}
-	return text.String() + "\n"
-}
-
-func TestTheReferenceHasEveryMetric(t *testing.T) {
-	t.Parallel()
-	goldentest.RequirePart(t, "../../docs/metrics.md", tablesBegin, tablesEnd, tables())
-}
-
-func TestEveryMetricIsDescribedInFull(t *testing.T) {
-	t.Parallel()
-	names := map[string]bool{}
-	for _, m := range Catalogue() {
-		require.False(t, names[m.Name], "%s is there twice", m.Name)
-		names[m.Name] = true
-		require.Regexp(t, `^pgdispatch_[a-z_]+$`, m.Name)
-		require.Equal(t, m.Kind == "counter", strings.HasSuffix(m.Name, "_total"), m.Name)
-		require.NotEmpty(t, m.Unit, m.Name)
-		require.Regexp(t, `^[A-Z].*\.$|^[A-Z1-9].*: .*`, m.Meaning, m.Name)
-		require.Equal(t, m.Kind == "histogram", m.Buckets != nil, m.Name)
-		require.False(t, m.Kind == "counter" && m.Label != "" && m.Values == nil, "%s has an unbounded label", m.Name)
-		require.NotContains(t, m.Meaning, "|")
-	}
-}
 
 func TestEveryInstrumentIsMade(t *testing.T) {
 	t.Parallel()

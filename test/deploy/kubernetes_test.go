@@ -1,5 +1,6 @@
-// Package deploy_test renders deploy/ for Kubernetes with kustomize and Helm, and checks the result against Kubernetes'
-// types and the binary's configuration.
+// Package deploy_test checks what installs pgdispatch. It renders deploy/ for Kubernetes with kustomize and Helm, and
+// checks the result against Kubernetes' types. It reads that and the unit of systemd as the binary does, and runs
+// .ci/need.
 package deploy_test
 
 import (

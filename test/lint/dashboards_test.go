@@ -1,4 +1,4 @@
-package pgdispatch_test
+package lint_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
 
 	"github.com/pgdispatch/pgdispatch/internal/telemetry"
 )
@@ -37,7 +37,7 @@ type panel struct {
 func panels(t *testing.T) []panel {
 	t.Helper()
 	var board struct{ Panels []panel }
-	require.NoError(t, json.Unmarshal([]byte(readDeploy(t, "grafana/pgdispatch.json")), &board))
+	require.NoError(t, json.Unmarshal([]byte(read(t, "deploy/grafana/pgdispatch.json")), &board))
 	return board.Panels
 }
 
@@ -94,10 +94,10 @@ func has(names []string, label, operator, value string) bool {
 
 func TestEveryAlertIsSeenToFireByMakeAlerts(t *testing.T) {
 	t.Parallel()
-	alerts := regexp.MustCompile(`(?m)- alert: (\w+)$`).FindAllStringSubmatch(readDeploy(t, "prometheus/alerts.yml"), -1)
+	alerts := regexp.MustCompile(`(?m)- alert: (\w+)$`).FindAllStringSubmatch(read(t, "deploy/prometheus/alerts.yml"), -1)
 	require.NotEmpty(t, alerts)
 	for _, alert := range alerts {
-		require.Contains(t, readDeploy(t, "prometheus/alerts_test.yml"), "\n  - name: "+alert[1]+"\n")
+		require.Contains(t, read(t, "deploy/prometheus/alerts_test.yml"), "\n  - name: "+alert[1]+"\n")
 	}
 }
 
@@ -126,14 +126,14 @@ func TestEveryPanelSelectsTheJobAndHasAPlaceOfItsOwn(t *testing.T) {
 type rule struct {
 	Alert, Expr string
 	Annotations struct {
-		Runbook string `yaml:"runbook_url"`
+		Runbook string `json:"runbook_url"`
 	}
 }
 
 func alertRules(t *testing.T) []rule {
 	t.Helper()
 	var file struct{ Groups []struct{ Rules []rule } }
-	require.NoError(t, yaml.Unmarshal([]byte(readDeploy(t, "prometheus/alerts.yml")), &file))
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, "deploy/prometheus/alerts.yml")), &file))
 	require.Len(t, file.Groups, 1)
 	return file.Groups[0].Rules
 }
@@ -142,7 +142,7 @@ const runbook = "https://github.com/pgdispatch/pgdispatch/blob/main/docs/trouble
 
 func TestEveryAlertsRunbookIsAHeadingOfTroubleshooting(t *testing.T) {
 	t.Parallel()
-	page := readPage(t, "docs/troubleshooting.md")
+	page := read(t, "docs/troubleshooting.md")
 	byAlert := section(t, page, "By alert")
 	for _, r := range alertRules(t) {
 		anchor, ours := strings.CutPrefix(r.Annotations.Runbook, runbook)

@@ -1,4 +1,4 @@
-package pgdispatch_test
+package deploy_test
 
 import (
 	"bytes"
@@ -107,7 +107,7 @@ func (m *bare) calls() string {
 func (m *bare) needs(goal string) (stdout, stderr string, code int) {
 	m.t.Helper()
 	var out, errs bytes.Buffer
-	command := exec.Command(m.bash, ".ci/need", goal)
+	command := exec.Command(m.bash, "../../.ci/need", goal)
 	command.Env, command.Stdout, command.Stderr = m.env, &out, &errs
 	if err := command.Run(); err != nil {
 		var exit *exec.ExitError
@@ -304,7 +304,7 @@ func TestNeedSaysWhatAptGetCouldNotInstall(t *testing.T) {
 func TestMakeChecksWhatItNeedsBeforeItBuilds(t *testing.T) {
 	t.Parallel()
 	for _, goal := range []string{"run", "test"} {
-		command := exec.Command("make", "--dry-run", "--no-print-directory", goal)
+		command := exec.Command("make", "-C", "../..", "--dry-run", "--no-print-directory", goal)
 		command.Env = []string{"PATH=" + os.Getenv("PATH")} // not those of the make that runs this test
 		out := must.Get(command.Output()).In(t)
 		first, _, _ := strings.Cut(string(out), "\n")

@@ -1,4 +1,4 @@
-package pgdispatch_test
+package lint_test
 
 import (
 	"go/ast"
@@ -11,13 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/internal/must"
+	"github.com/pgdispatch/pgdispatch/sql"
 )
-
-func readPage(t *testing.T, path string) string {
-	t.Helper()
-	return string(must.Get(os.ReadFile(path)).In(t))
-}
 
 // section returns the text below a heading of a page.
 func section(t *testing.T, page, heading string) string {
@@ -38,18 +33,6 @@ func ticked(table string) []string {
 	return names
 }
 
-func TestTroubleshootingLeadsFromEveryAlert(t *testing.T) {
-	t.Parallel()
-	page := readPage(t, "docs/troubleshooting.md")
-	alerts := []string{}
-	for _, alert := range regexp.MustCompile(
-		`- alert: (\w+)`).FindAllStringSubmatch(readDeploy(t, "prometheus/alerts.yml"), -1) {
-		alerts = append(alerts, alert[1])
-	}
-	slices.Sort(alerts)
-	require.Equal(t, alerts, ticked(section(t, page, "By alert")))
-}
-
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
@@ -68,14 +51,8 @@ func anchors(page string) []string {
 
 func TestEveryLinkOfTheDocsLeadsSomewhere(t *testing.T) {
 	t.Parallel()
-	pages := []string{"README.md", "CONTRIBUTING.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "test/*/*.md"} {
-		found := must.Get(filepath.Glob(pattern)).In(t)
-		pages = append(pages, found...)
-	}
-	for _, path := range pages {
-		text := must.Get(os.ReadFile(path)).In(t)
-		for _, found := range link.FindAllStringSubmatch(fences.ReplaceAllString(string(text), ""), -1) {
+	for _, path := range glob(t, "README.md", "CONTRIBUTING.md", "docs/*.md", "docs/*/*.md", "test/*/*.md") {
+		for _, found := range link.FindAllStringSubmatch(fences.ReplaceAllString(read(t, path), ""), -1) {
 			if strings.Contains(found[1], "://") {
 				continue
 			}
@@ -102,11 +79,11 @@ var emission = regexp.MustCompile("(?m)^\\| [^|]+ \\| `([^`]+)` \\| `([^`]+)` \\
 
 func TestWhatIsEmittedIsEmittedThereAndSeenByItsTest(t *testing.T) {
 	t.Parallel()
-	page := must.Get(os.ReadFile("docs/contributing/observability.md")).In(t)
-	files := parse(t, true)
+	page := read(t, "docs/contributing/observability.md")
+	files := sources(t)
 	tests := map[string]string{}
 	for path, file := range files {
-		if !strings.HasSuffix(path, "_test.go") {
+		if !isTest(path) {
 			continue
 		}
 		for _, declaration := range file.ast.Decls {
@@ -116,8 +93,8 @@ func TestWhatIsEmittedIsEmittedThereAndSeenByItsTest(t *testing.T) {
 			}
 		}
 	}
-	lines := emission.FindAllStringSubmatch(string(page), -1)
-	require.Equal(t, strings.Count(string(page), "\n| ")-3, len(lines),
+	lines := emission.FindAllStringSubmatch(page, -1)
+	require.Equal(t, strings.Count(page, "\n| ")-3, len(lines),
 		"every line of the tables except their three heads")
 	for _, line := range lines {
 		name, path, test := line[1], line[2], line[3]
@@ -137,7 +114,7 @@ var logCall = regexp.MustCompile(`\b(Debug|Info|Warn|Error|Log)(?:Context)?\(\s*
 // Log messages are constants, so those of the page can be looked up in the code, and those of the code on the page.
 func TestThePageOfLogsHasEveryEventAtItsLevelAndNoOther(t *testing.T) {
 	t.Parallel()
-	page := readPage(t, "docs/logs.md")
+	page := read(t, "docs/logs.md")
 	var code strings.Builder
 	levels, messages := map[string]string{}, regexp.MustCompile("`([^`]+)`")
 	rows := regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| ([A-Z]+)[:. ]").FindAllStringSubmatch(page, -1)
@@ -147,10 +124,7 @@ func TestThePageOfLogsHasEveryEventAtItsLevelAndNoOther(t *testing.T) {
 			levels[message[1]] = row[2]
 		}
 	}
-	for path, file := range parse(t, false) {
-		if strings.HasPrefix(path, "cmd/devstack/") || strings.HasPrefix(path, "test/bench/") {
-			continue
-		}
+	for path, file := range withoutTests(t, "cmd/devstack", "test/bench") {
 		text := joined.ReplaceAllString(file.text, "")
 		if !strings.HasPrefix(path, "test/") {
 			code.WriteString(text)
@@ -168,87 +142,97 @@ func TestThePageOfLogsHasEveryEventAtItsLevelAndNoOther(t *testing.T) {
 	}
 }
 
-// reference matches pkg.Name and pkg.Type.Member in a comment.
-var reference = regexp.MustCompile(`\b([a-z]+)\.([A-Za-z]\w*)(?:\.([A-Za-z]\w*))?\b`)
-
-// fileTypes are the ends of file names, which look like references.
-var fileTypes = map[string]bool{"go": true, "sql": true, "md": true, "html": true, "com": true, "json": true,
-	"golden": true}
-
-// declarations returns what a package declares, and the members of its types as Type.Member.
-func declarations(files []*ast.File) map[string]bool {
-	names := map[string]bool{}
-	for _, file := range files {
-		for _, declaration := range file.Decls {
-			switch d := declaration.(type) {
-			case *ast.FuncDecl:
-				if d.Recv == nil {
-					names[d.Name.Name] = true
-					continue
-				}
-				ast.Inspect(d.Recv.List[0].Type, func(node ast.Node) bool {
-					if receiver, ok := node.(*ast.Ident); ok {
-						names[receiver.Name+"."+d.Name.Name] = true
-					}
-					return true
-				})
-			case *ast.GenDecl:
-				for _, spec := range d.Specs {
-					declare(names, spec)
-				}
-			}
-		}
-	}
-	return names
-}
-
-func declare(names map[string]bool, spec ast.Spec) {
-	switch s := spec.(type) {
-	case *ast.ValueSpec:
-		for _, name := range s.Names {
-			names[name.Name] = true
-		}
-	case *ast.TypeSpec:
-		names[s.Name.Name] = true
-		ast.Inspect(s.Type, func(node ast.Node) bool {
-			if field, ok := node.(*ast.Field); ok {
-				for _, name := range field.Names {
-					names[s.Name.Name+"."+name.Name] = true
-				}
-			}
-			return true
-		})
-	}
-}
-
-// A comment that names something of another package must not outlive it.
-func TestWhatCommentsNameExists(t *testing.T) {
+func TestTroubleshootingLeadsFromEveryAlert(t *testing.T) {
 	t.Parallel()
-	packages := map[string][]*ast.File{}
-	sources := parse(t, true)
-	for path, file := range sources {
-		if !strings.HasPrefix(path, "test/") && !strings.HasPrefix(path, "cmd/devstack") {
-			packages[file.ast.Name.Name] = append(packages[file.ast.Name.Name], file.ast)
-		}
+	page := read(t, "docs/troubleshooting.md")
+	alerts := []string{}
+	for _, alert := range regexp.MustCompile(
+		`- alert: (\w+)`).FindAllStringSubmatch(read(t, "deploy/prometheus/alerts.yml"), -1) {
+		alerts = append(alerts, alert[1])
 	}
-	delete(packages, "sql") // also the name of SQL files in prose
-	known := map[string]map[string]bool{}
-	for name, files := range packages {
-		known[name] = declarations(files)
-	}
-	var missing []string
-	for path, file := range sources {
-		for _, group := range file.ast.Comments {
-			for _, found := range reference.FindAllStringSubmatch(group.Text(), -1) {
-				names := known[found[1]]
-				if names == nil || fileTypes[found[2]] || strings.Contains(filepath.Base(path), found[1]+".") {
-					continue
-				}
-				if !names[found[2]] || found[3] != "" && !fileTypes[found[3]] && !names[found[2]+"."+found[3]] {
-					missing = append(missing, path+": "+found[0])
-				}
+	slices.Sort(alerts)
+	require.Equal(t, alerts, ticked(section(t, page, "By alert")))
+}
+
+// verbsIn returns the statements that the first column of the page's tables names between two lines.
+func verbsIn(t *testing.T, page, from, to string) (verbs []string) {
+	_, rest, found := strings.Cut(page, from)
+	require.True(t, found, from)
+	section, _, found := strings.Cut(rest, to)
+	require.True(t, found, to)
+	for line := range strings.Lines(section) {
+		if cells := strings.Split(line, "|"); len(cells) > 2 {
+			for _, name := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(cells[1], -1) {
+				verbs = append(verbs, name[1])
 			}
 		}
 	}
-	require.Empty(t, missing, "comments name what does not exist")
+	slices.Sort(verbs)
+	return verbs
+}
+
+func TestThePageSaysWhatACrashDoesToEachStatementOfAReplica(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/contributing/crashes.md")
+	const durably = "commit_durably()"
+	durable, written := []string{"claim", "claim_head", "claim_single"}, []string{}
+	for _, verb := range sql.Verbs() {
+		if room := sql.Room(verb); room == "operate" || room == "client" {
+			continue
+		}
+		text := sql.Text(verb)
+		if first, _, _ := strings.Cut(text, "\n"); first == "-- reads" || strings.HasSuffix(first, "row locks only") {
+			continue
+		}
+		written = append(written, verb)
+		calls := text
+		for _, f := range sql.Functions() {
+			if strings.Contains(text, "pgdispatch."+f.Name+"(") {
+				calls += f.Text
+			}
+		}
+		if strings.Contains(calls, durably) {
+			durable = append(durable, verb)
+		}
+	}
+	slices.Sort(durable)
+	const waiting, others = "## Statements that wait for the disk", "## Statements that do not wait"
+	require.Equal(t, durable, verbsIn(t, page, waiting, others))
+	undone := append(verbsIn(t, page, others, "## How it is tested"), durable...)
+	slices.Sort(undone)
+	require.Equal(t, written, slices.Compact(undone))
+}
+
+func TestThePageOfFaultsNamesTestsOfUpgradeAndRecoveryThatExist(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/contributing/faults.md")
+	for link, file := range map[string]string{"../upgrade.md": "upgrade_test.go", "../recovery.md": "restore_test.go"} {
+		named := regexp.MustCompile("`(Test\\w+)` checks\\s+[^`]*" + regexp.QuoteMeta(link)).FindStringSubmatch(page)
+		require.NotNil(t, named, link)
+		require.Contains(t, read(t, "test/e2e/"+file), "\nfunc "+named[1]+"(t *testing.T)")
+	}
+}
+
+func TestThePageListsEveryClient(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/clients/README.md")
+	files := glob(t, "docs/clients/[eE]nqueue.*")
+	require.Len(t, files, 6)
+	for _, path := range files {
+		file := filepath.Base(path)
+		require.Contains(t, page, "| ["+file+"]("+file+") |")
+	}
+}
+
+func TestTheQuickStartShowsTheseWorkers(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/quickstart.md")
+	for file, part := range map[string][2]string{
+		"main.go":   {"go", "func SendMail"},
+		"worker.py": {"python", "import asyncio"},
+	} {
+		_, shown, found := strings.Cut(read(t, "docs/clients/worker/"+file), part[1])
+		require.True(t, found, file)
+		require.Contains(t, page, "```"+part[0]+"\n"+part[1]+shown+"```\n", file)
+	}
 }
