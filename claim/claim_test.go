@@ -86,7 +86,14 @@ func TestBatchSaysWhetherAnotherReplicaHasClaimed(t *testing.T) {
 func TestDeadlineIsNotLaterThanTheLeaseInTheDatabase(t *testing.T) {
 	b := newBench(t)
 	b.Insert(b.Shop.Shop, 1)
-	// The claim waits for a lock, and its lease begins when the database grants it.
+	batch, released := b.claimBehindAnother() // its lease begins when the database grants the lock
+	require.Len(t, batch.Items, 1)
+	require.True(t, batch.Items[0].Deadline.Before(released.Add(b.Lease)))
+}
+
+// claimBehindAnother claims an item while another transaction claims. It returns the answer, and when the other ended.
+func (b *bench) claimBehindAnother() (batch Batch, released time.Time) {
+	b.t.Helper()
 	other := b.open(lockClaims)
 	answer := make(chan Batch, 1)
 	go func() {
@@ -96,12 +103,11 @@ func TestDeadlineIsNotLaterThanTheLeaseInTheDatabase(t *testing.T) {
 	for sqltest.Scalar[int](b.Shop,
 		"select count(*) from pg_locks where not granted and relation = 'pgdispatch.claim_lock'::regclass "+
 			"and database = (select oid from pg_database where datname = current_database())") == 0 {
+		require.Empty(b.t, answer, "the claim does not wait")
 	}
-	released := time.Now()
-	require.NoError(t, other.Commit(t.Context()))
-	batch := <-answer
-	require.Len(t, batch.Items, 1)
-	require.True(t, batch.Items[0].Deadline.Before(released.Add(b.Lease)))
+	released = time.Now()
+	require.NoError(b.t, other.Commit(b.t.Context()))
+	return <-answer, released
 }
 
 func TestClaimThatIsCancelledSaysWhatWasTried(t *testing.T) {

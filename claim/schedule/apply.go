@@ -105,18 +105,18 @@ func (s *Schedule) stands(now time.Time, l *workspace, e Entry, a Answer, n int,
 	if x := l.queue(e.Priority, e.Key); x != nil {
 		s.left(now, x, a, st, cut)
 	}
-	s.limits(now, l, e.Key, st)
+	s.limits(a.At, l, e.Key, st)
 	l.closed, l.paused = l.held >= l.slots() && !st.Bound || st.Paused, st.Paused
 	if st.Counted > costly {
 		l.rested = now.Add(time.Duration(st.Counted) * rest)
 	}
 	if st.RetryIn > 0 {
-		l.heldBack = now.Add(st.RetryIn)
+		l.heldBack = a.At.Add(st.RetryIn)
 	}
 	for _, v := range l.levels {
 		s.takeOut(v)
 		if st.RetryIn > 0 {
-			v.not = now.Add(st.RetryIn)
+			v.not = a.At.Add(st.RetryIn)
 		}
 		s.place(v)
 	}
@@ -126,7 +126,7 @@ func (s *Schedule) stands(now time.Time, l *workspace, e Entry, a Answer, n int,
 // left records what a claim has left of a key queue. The caller has taken the workspace's levels out of all heaps.
 func (s *Schedule) left(now time.Time, x *keyQueue, a Answer, st Standing, cut bool) {
 	v := x.level
-	if v.not = (time.Time{}); st.Next == nil {
+	if st.Next == nil {
 		s.removeQueue(x)
 		return
 	}

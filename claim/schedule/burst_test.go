@@ -98,7 +98,8 @@ func TestBurstsOfManyWorkspacesAtRandom(t *testing.T) {
 		}
 		for rounds := 0; len(d.items) > 0; rounds++ {
 			require.Less(t, rounds, 1000, "items are stuck")
-			for d.propose(3) != "" {
+			for tries := 0; d.propose(3) != ""; tries++ {
+				require.Less(t, tries, 1000, "it is asked for in vain again and again")
 				d.requireFair(3)
 			}
 			for _, i := range d.items {

@@ -40,10 +40,9 @@ type tenant struct {
 	burst       int // how many may be held in a burst; at most limit: none beyond it
 	paused      bool
 	number      int64
-	retryIn     time.Duration // rate limit's answer to a claim that gets nothing; 0: no rate
-	locked      bool          // another session has locked its items
-	closed      bool          // its items are in a namespace that accepts none
-	bound       bool          // a claim says only that it is within its limit, not how many it holds
+	notBefore   time.Time // until when its rate lets nothing start
+	closed      bool      // its items are in a namespace that accepts none
+	bound       bool      // a claim says only that it is within its limit, not how many it holds
 }
 
 // most is how many may be held while no other workspace needs the workers.
@@ -76,6 +75,7 @@ type truth struct {
 	tenants      map[WorkspaceID]*tenant
 	limits       map[scope]int       // of limit keys
 	notBefore    map[scope]time.Time // until when a limit key's rates let nothing start
+	locked       map[int64]bool      // items that another transaction has locked
 	w            int                 // room under W
 	paused       bool
 	epoch        Epoch
@@ -84,7 +84,7 @@ type truth struct {
 
 func newTruth() *truth {
 	return &truth{now: start, tenants: map[WorkspaceID]*tenant{}, limits: map[scope]int{},
-		notBefore: map[scope]time.Time{}, w: 1000, epoch: Epoch{1}}
+		notBefore: map[scope]time.Time{}, locked: map[int64]bool{}, w: 1000, epoch: Epoch{1}}
 }
 
 // tenant sets the limit of a workspace.
@@ -142,9 +142,9 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 	used, keyed, room := map[WorkspaceID]int{}, map[scope]int{}, min(proposal.AtMost, a.Room)
 	for n, e := range proposal.Entries {
 		w, st := p.tenants[e.Workspace], &a.Standings[n]
-		*st = Standing{Limit: w.limit, BurstLimit: w.most(), Paused: w.paused, RetryIn: w.retryIn, Number: w.number,
-			Counted: w.held}
-		if st.Granted = max(min(e.Items, w.slots(e)-w.held-used[e.Workspace]), 0); w.paused || w.retryIn > 0 {
+		*st = Standing{Limit: w.limit, BurstLimit: w.most(), Paused: w.paused, Number: w.number,
+			Counted: w.held, RetryIn: max(w.notBefore.Sub(p.now), 0)}
+		if st.Granted = max(min(e.Items, w.slots(e)-w.held-used[e.Workspace]), 0); w.paused || st.RetryIn > 0 {
 			st.Granted = 0
 		}
 		if e.Key != "" {
@@ -162,7 +162,7 @@ func (p *truth) answer(proposal Proposal) (a Answer, taken []item) {
 			st.Limit = 0
 		}
 		for _, i := range p.level(e) {
-			if st.Taken == st.Granted || len(taken) == room || i.due.After(p.now) || w.locked || w.closed {
+			if st.Taken == st.Granted || len(taken) == room || i.due.After(p.now) || p.locked[i.id] || w.closed {
 				at := i.position()
 				st.Next = &at
 				break

@@ -57,19 +57,6 @@ func TestAFullWorkspaceIsNotAskedForBeforeAMarkReopensIt(t *testing.T) {
 	require.Equal(t, "a3 a4", d.claim(9))
 }
 
-func TestAnItemThatWaitsAgainReopensItsWorkspace(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 1)
-	d.waits("a", 0, 2, 0)
-	require.Equal(t, "a1", d.claim(9))
-	require.Empty(t, d.propose(9))
-	c := d.add("a", 0, d.now)
-	d.tenants[workspaceOf("a")].held = 0
-	c.Items, c.Again = 0, true
-	d.s.Learn(c)
-	require.Equal(t, "a2", d.claim(9))
-}
-
 func TestAPausedWorkspaceWaitsForItsMark(t *testing.T) {
 	d := newDesk(t)
 	w := d.tenant("a", 4)
@@ -141,11 +128,10 @@ func TestARateSaysWhenItsWorkspaceIsAskedForAgain(t *testing.T) {
 	d.waits("a", 5, 2, 0)
 	d.waits("a", 0, 1, 0)
 	d.waits("b", 0, 1, 0)
-	w.retryIn = 3 * time.Second
+	w.notBefore = d.now.Add(3 * time.Second)
 	require.Empty(t, d.claim(1))
 	require.Equal(t, "b4", d.claim(1), "no level of the workspace is proposed")
 	require.Equal(t, d.now.Add(3*time.Second), d.s.Next(d.now))
-	w.retryIn = 0
 	require.Empty(t, d.propose(1))
 	d.now = d.now.Add(3 * time.Second)
 	require.Equal(t, "a1", d.claim(1))
@@ -173,19 +159,6 @@ func TestALevelWhoseNamespacesTakeNoneIsPassedOver(t *testing.T) {
 	w.closed = false
 	d.now = d.now.Add(passedOverFor)
 	require.Equal(t, "a4", d.claim(1), "it is proposed again after passedOverFor")
-}
-
-func TestALockedItemIsLeftAloneForAMoment(t *testing.T) {
-	d := newDesk(t)
-	w := d.tenant("a", 9)
-	d.waits("a", 5, 1, 0)
-	w.locked = true
-	require.Empty(t, d.claim(1))
-	w.locked = false
-	require.Empty(t, d.propose(1))
-	require.Equal(t, d.now.Add(lockedFor), d.s.Next(d.now))
-	d.now = d.now.Add(lockedFor)
-	require.Equal(t, "a1", d.claim(1))
 }
 
 func TestWIsAskedAgainAsLongAsItHolds(t *testing.T) {
@@ -261,14 +234,4 @@ func TestAHintOfATimeThatThereIsNotIsNoHint(t *testing.T) {
 	}
 	p := d.s.Propose(d.now, Want{Free: 1})
 	require.Equal(t, d.items[0].due, p.Entries[0].From.Due)
-}
-
-func TestAnItemThatCameAfterTheClaimsClockIsNotTakenForALockedOne(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 9)
-	d.waits("a", 0, 1, 0)
-	next := Position{Due: d.now.Add(time.Millisecond), ID: 7}
-	d.s.Apply(next.Due, d.s.Propose(d.now, Want{Free: 5}), Answer{Room: 9,
-		Standings: []Standing{{Granted: 5, Taken: 1, Held: 1, Limit: 9, Next: &next}}}.at(d.now))
-	require.True(t, d.s.Ready(next.Due))
 }
