@@ -22,7 +22,7 @@ const (
 	diskFull         = "53100"
 	tooManyClients   = "53300" // too_many_connections
 	LockNotAvailable = "55P03"
-	DeadlockDetected = "40P01"
+	deadlockDetected = "40P01"
 	queryCanceled    = "57014"
 	noPrivilege      = "42501"
 
@@ -88,6 +88,11 @@ func IsForbidden(err error) bool { return HasCode(err, noPrivilege) }
 // TookTooLong reports whether a statement was ended by a timeout or canceled by the server.
 func TookTooLong(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || HasCode(err, queryCanceled)
+}
+
+// FailedToLock reports whether a statement did not get a lock: lock_timeout passed, or a deadlock was resolved.
+func FailedToLock(err error) bool {
+	return HasCode(err, LockNotAvailable) || HasCode(err, deadlockDetected)
 }
 
 // unavailable are the SQLSTATEs of a server that is stopping, starting or not accepting connections, and the class of

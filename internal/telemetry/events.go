@@ -1,15 +1,12 @@
 package telemetry
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
@@ -171,7 +168,7 @@ func (t *Telemetry) measureClaim(took interval, batch claim.Batch, err error) {
 	switch {
 	case err != nil:
 		result = "error"
-		if isLockFailure(err) {
+		if postgres.FailedToLock(err) || postgres.TookTooLong(err) {
 			t.instruments.claimLockFailures.add(1)
 		}
 	case len(batch.Items) == 0:
@@ -185,18 +182,6 @@ func (t *Telemetry) measureClaim(took interval, batch claim.Batch, err error) {
 		t.instruments.claimBatchSize.record(float64(len(batch.Items)))
 		t.heldItems.take(took, batch)
 	}
-}
-
-// isLockFailure reports whether a claim failed on the claim lock: Postgres cancelled it, or the claim timed out.
-func isLockFailure(err error) bool {
-	var postgres *pgconn.PgError
-	if errors.As(err, &postgres) {
-		switch postgres.Code {
-		case "55P03", "57014", "40P01": // lock_not_available, query_canceled, deadlock_detected
-			return true
-		}
-	}
-	return errors.Is(err, context.DeadlineExceeded)
 }
 
 // measureSettles measures the items that one statement settled and stops tracking them.

@@ -24,7 +24,7 @@ func retryLocks(ctx context.Context, do retry.RetryFunc) error {
 	pauses := retry.WithMaxDuration(lockPatience, retry.NewConstant(lockPause))
 	return retry.Do(ctx, pauses, func(ctx context.Context) error {
 		err := do(ctx)
-		if postgres.HasCode(err, postgres.LockNotAvailable) || postgres.HasCode(err, postgres.DeadlockDetected) {
+		if postgres.FailedToLock(err) {
 			return retry.RetryableError(fmt.Errorf("%w: other transactions have held locks for %s: end them and run the "+
 				"migration again", err, lockPatience))
 		}

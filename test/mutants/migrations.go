@@ -9,7 +9,7 @@ var migrations = []mutant{
 		[]edit{{"migrate.step", `"set lock_timeout = '"+lockTimeout+"'"`, `"select 1"`}},
 		"./sql/migrate", "TestAMigrationGivesWayToATransactionThatNeedsATableWhichItHasLocked"},
 	{"a migration in a deadlock is repeated", "an upgrade beside writers fails",
-		[]edit{{"migrate.retryLocks", " || postgres.HasCode(err, postgres.DeadlockDetected)", ""}},
+		[]edit{{"postgres.FailedToLock", " || HasCode(err, deadlockDetected)", ""}},
 		"./sql/migrate", "TestAMigrationGivesWayToATransactionThatNeedsATableWhichItHasLocked"},
 	{"functions of earlier versions keep their grants", "replicas of an earlier version may no longer call its functions",
 		[]edit{{"sql/schema/grants.sql", "and p.proname in ({{ . }})", ""}},
