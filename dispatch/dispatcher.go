@@ -86,12 +86,8 @@ type Dispatcher struct {
 	StartTimeout time.Duration
 	// DrainTimeout bounds how long dispatches in progress may take after Run is cancelled.
 	DrainTimeout time.Duration
-	// Wake delivers wake-ups: there may be work. The text is the reason to look, for the log; use WakePoll for a poll,
-	// which looks for work that was not announced. Capacity 1; extra sends are dropped: one look serves them all.
-	Wake <-chan string
-	// Hints holds the payloads of notifications, which say where there is work. A wake-up by WakeNotification means
-	// that there are some. If nil, payloads are ignored and every wake-up looks at the table.
-	Hints *Hints
+	// Wake delivers wake-ups: there may be work.
+	Wake *Wakeups
 	// Gate decides which replica is notified. If nil, no replica is on duty and every wake-up looks at the table.
 	Gate Gate
 	// Namespaces returns the known namespaces that items may use; it must not block. A refusal by one namespace does

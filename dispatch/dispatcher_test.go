@@ -44,7 +44,7 @@ func TestClaimsAtOnceWhenRungWhenAPollFindsWorkAndWhenAnItemIsDue(t *testing.T) 
 		pass(1234 * ms)
 		for _, source := range []string{WakeNotification, WakePoll} {
 			d.enqueue(1)
-			d.wake <- source
+			d.rings(source)
 			pass(time.Hour)
 		}
 		require.Equal(t, []time.Duration{0, 1201 * ms, 1234 * ms, time.Hour + 1234*ms}, d.claimTimes())
@@ -63,10 +63,7 @@ func TestManyRingsAreOneLook(t *testing.T) {
 		d.run()
 		for range 1000 {
 			synctest.Wait()
-			select {
-			case d.wake <- "notification":
-			default:
-			}
+			d.rings(WakeNotification)
 		}
 		pass(2500 * time.Millisecond)
 		require.Len(t, d.claimTimes(), 2)
@@ -175,7 +172,7 @@ func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 		d.run()
 		for range 6000 { // wake-ups do not hurry it
 			pass(10*ms - 1)
-			d.wake <- WakeNotification
+			d.rings(WakeNotification)
 		}
 		times := d.claimTimes()
 		require.Less(t, len(times), 50, "retries back off while the database does not answer")

@@ -60,20 +60,12 @@ func (f *troubled) expire(over func(item claim.Item) bool) {
 	}
 }
 
-func (f *troubled) rings(source string) {
-	select {
-	case f.wake <- source:
-	default:
-	}
-}
-
 // announce enqueues items that only a notification tells of.
 func (f *troubled) announce(items int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.news += items
-	f.Hints.Add("1:0:0")
-	f.rings(WakeNotification)
+	f.Wake.Notified("1:0:0")
 }
 
 func (f *troubled) expireFirst(ids []int64) {
@@ -221,7 +213,6 @@ func runInTrouble(t *testing.T, calls *troubletest.Calls) {
 		const workers = 3
 		f := &troubled{desk: newDesk(t, workers), calls: calls, runs: map[string]bool{}, ended: map[int64]string{}}
 		f.Store, f.Starter, f.StartTimeout, f.PollInterval = f, f, 25*time.Second, 0
-		f.Hints = &Hints{}
 		f.onStart = func(ctx context.Context, item claim.Item) (string, error) {
 			takes := time.Duration(item.ID) * 10 * time.Millisecond
 			if item.ID == 3 {

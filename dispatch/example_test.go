@@ -13,7 +13,7 @@ func ExampleDispatcher() {
 	var store *claim.Store       // on a connection pool
 	var starter dispatch.Starter // starts workflows in Temporal
 
-	wake := make(chan string, 1)
+	wake := &dispatch.Wakeups{}
 	dispatcher := &dispatch.Dispatcher{
 		Store:        store,
 		Starter:      starter,
@@ -28,6 +28,6 @@ func ExampleDispatcher() {
 	run := func(ctx context.Context) error { return dispatcher.Run(ctx) }
 
 	// A row was inserted.
-	wake <- "notification"
+	wake.Notified("")
 	_ = run
 }

@@ -22,8 +22,7 @@ import (
 // immediately. Tests override this with the on... fields. All times count from the creation of the desk.
 type desk struct {
 	*Dispatcher
-	t    *testing.T
-	wake chan string
+	t *testing.T
 	// PollInterval is how often a poll sees work; 0: never.
 	PollInterval time.Duration
 	log          logtest.Book
@@ -77,7 +76,7 @@ type (
 )
 
 func newDesk(t *testing.T, workers int) *desk {
-	d := &desk{t: t, wake: make(chan string, 1), began: time.Now(), leased: map[int64]claim.Item{},
+	d := &desk{t: t, began: time.Now(), leased: map[int64]claim.Item{},
 		PollInterval: 5 * time.Second}
 	d.Dispatcher = &Dispatcher{
 		Store:        fakeStore{d},
@@ -86,7 +85,7 @@ func newDesk(t *testing.T, workers int) *desk {
 		Lease:        30 * time.Second,
 		StartTimeout: 5 * time.Second,
 		DrainTimeout: 20 * time.Second,
-		Wake:         d.wake,
+		Wake:         &Wakeups{},
 		Dispatched:   d.report,
 		Log:          slog.New(&d.log),
 	}
@@ -135,10 +134,16 @@ func (d *desk) poll(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		select {
-		case d.wake <- WakePoll:
-		default:
-		}
+		d.rings(WakePoll)
+	}
+}
+
+// rings wakes the dispatcher, as a notification without a payload or for another reason to look.
+func (d *desk) rings(source string) {
+	if source == WakeNotification {
+		d.Wake.Notified("")
+	} else {
+		d.Wake.Ring(source)
 	}
 }
 
@@ -313,10 +318,7 @@ func (f fakeStore) putBack(verb claim.Verb, batch []claim.Settlement) []int64 {
 		default:
 			continue
 		}
-		select {
-		case f.wake <- "notification": // as the trigger does
-		default:
-		}
+		f.rings(WakeNotification)
 	}
 	return ids
 }

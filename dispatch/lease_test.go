@@ -195,7 +195,7 @@ func TestALeaseThatIsLostWhileItsStartIsSettledDoesNotStopTheWorkersNextItem(t *
 		d.run()
 		pass(time.Second)
 		d.enqueue(1) // for the first item's worker, which has waited for longer
-		d.wake <- "notification"
+		d.rings(WakeNotification)
 		pass(20 * time.Second)
 		require.Equal(t, map[int64]int{1: 1, 2: 1, 3: 1}, begun)
 		require.Equal(t, []string{"e2=run-e2", "e3=run-e3"}, d.seen().reported)

@@ -46,9 +46,8 @@ func (r *run) claims(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case source = <-r.Wake:
-			r.expectsWork = true
-			r.woken(source, time.Now())
+		case <-r.Wake.wait():
+			r.expectsWork, source = true, r.woken(time.Now())
 		case done := <-r.outcomes:
 			r.takeBack(done)
 			source = "worker"

@@ -92,7 +92,7 @@ func stallOf(t *testing.T, source string, startable time.Duration) (seen []time.
 		pass(time.Second)
 		heeded = time.Now().Add(200 * ms)
 		d.enqueue(1)
-		d.wake <- source
+		d.rings(source)
 		pass(time.Second)
 		stop()
 		seen = observer.stalled

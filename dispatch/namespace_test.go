@@ -235,7 +235,7 @@ func TestANamespaceThatIsNewIsNotHeldUpByTheOnlyOneBefore(t *testing.T) {
 		for range 10 {
 			d.enqueueItem(claim.Item{MaxAttempts: 3, Namespace: "good"})
 		}
-		d.wake <- WakeNotification
+		d.rings(WakeNotification)
 		pass(probeCap*12/10 + 100*time.Millisecond)
 		require.Len(t, d.seen().reported, 10)
 		require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")

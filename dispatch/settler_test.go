@@ -74,7 +74,7 @@ func TestSettleIsGivenUpWhenTheLeaseCannotLastAnyLonger(t *testing.T) {
 		require.Empty(t, d.seen().reported)
 		settles := len(d.seen().settles)
 		d.enqueue(1)
-		d.wake <- "notification"
+		d.rings(WakeNotification)
 		pass(time.Second)
 		require.Greater(t, len(d.seen().settles), settles, "its worker continues")
 	})

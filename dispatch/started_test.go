@@ -71,7 +71,7 @@ func gathered(t *testing.T, items, room int) (settles []settleCall) {
 		pass(time.Second)
 		for range items {
 			d.enqueue(1)
-			d.wake <- WakeNotification
+			d.rings(WakeNotification)
 			pass(3 * ms)
 		}
 		pass(time.Second)

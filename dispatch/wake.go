@@ -100,24 +100,18 @@ func (s *sleeper) flushed(took time.Duration) {
 	s.flushes = append(s.flushes, took)
 }
 
-// woken records a wake-up.
-func (r *run) woken(source string, now time.Time) {
-	if source != WakeNotification || r.Hints == nil {
-		r.look = true
-	}
-	if source != WakePoll {
+// woken takes the pending wake-ups. It returns the reason for the log.
+func (r *run) woken(now time.Time) (source string) {
+	w := r.Wake.take()
+	r.look = r.look || w.look
+	r.named = append(r.named, w.named...)
+	if w.source != WakePoll {
 		r.stall.knows(now)
 	}
-	if source != WakeNotification {
-		return
+	if w.commits > 0 {
+		r.sleeper.came(now, w.commits)
 	}
-	commits := 1
-	if r.Hints != nil {
-		heard := r.Hints.take()
-		commits = len(heard)
-		r.named = append(r.named, heard...)
-	}
-	r.sleeper.came(now, commits)
+	return w.source
 }
 
 // Sources of wake-ups.
@@ -203,39 +197,72 @@ func (r *run) waitForSleep(now time.Time) {
 }
 
 const (
-	// mostHints is the maximum number of hints kept. The next look finds the work of dropped hints.
-	mostHints = 64
-	// longestHint is the maximum length in bytes of a payload that pgdispatch sends.
-	longestHint = 250
+	// mostNamed is the maximum number of payloads kept. A look finds what the others are about.
+	mostNamed = 64
+	// longestPayload is the maximum length in bytes of a payload that pgdispatch sends.
+	longestPayload = 250
 )
 
-// Hints holds the payloads of notifications until a claim uses them. The zero value is ready to use. It is safe for
-// concurrent use.
-type Hints struct {
-	mu       sync.Mutex
-	payloads []string
+// Wakeups tell a Dispatcher that there may be work. They are merged until a claim serves them. The zero value is ready
+// to use. It is safe for concurrent use, and none of its methods blocks.
+type Wakeups struct {
+	mu      sync.Mutex
+	pending wakeup
+	came    chan struct{} // created by init
+	once    sync.Once
 }
 
-// Add keeps a payload. It never blocks. If there are too many payloads, or if one is too long to be from pgdispatch, it
-// keeps an empty payload instead, which requests a look.
-func (h *Hints) Add(payload string) {
-	if len(payload) > longestHint {
-		payload = ""
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.payloads) == mostHints {
-		h.payloads[mostHints-1] = ""
-		return
-	}
-	h.payloads = append(h.payloads, payload)
+// wakeup is one wake-up, or several that were merged.
+type wakeup struct {
+	source  string   // of the first, but of one that is no poll if there is any
+	look    bool     // the table must be looked at
+	named   []string // payloads of notifications
+	commits int      // how many commits notified
 }
 
-// take returns the payloads added since the last call.
-func (h *Hints) take() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	taken := h.payloads
-	h.payloads = nil
+// Ring requests a look at the table. source is the reason, for the log: WakePoll for a poll, which looks for work that
+// was not announced.
+func (w *Wakeups) Ring(source string) {
+	w.add(func(p *wakeup) { p.look = true }, source)
+}
+
+// Notified passes on the payload of a notification, which says where there is work. It requests a look instead if the
+// payload is empty or too long to be from pgdispatch, or if too many are pending.
+func (w *Wakeups) Notified(payload string) {
+	w.add(func(p *wakeup) {
+		p.commits++
+		if payload == "" || len(payload) > longestPayload || len(p.named) == mostNamed {
+			p.look = true
+			return
+		}
+		p.named = append(p.named, payload)
+	}, WakeNotification)
+}
+
+func (w *Wakeups) add(change func(*wakeup), source string) {
+	came := w.wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if change(&w.pending); w.pending.source == "" || w.pending.source == WakePoll {
+		w.pending.source = source
+	}
+	select {
+	case came <- struct{}{}:
+	default:
+	}
+}
+
+// wait returns a channel that delivers when wake-ups are pending.
+func (w *Wakeups) wait() chan struct{} {
+	w.once.Do(func() { w.came = make(chan struct{}, 1) })
+	return w.came
+}
+
+// take returns what came since the last call.
+func (w *Wakeups) take() wakeup {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := w.pending
+	w.pending = wakeup{}
 	return taken
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -71,7 +72,7 @@ func gatedBubble(t *testing.T, workers int, test func(t *testing.T, d *desk, g *
 func (d *desk) crowd(g *fakeGate) (rung int) {
 	for len(g.seen()) < 2 && rung < 1000 {
 		d.enqueue(1)
-		d.wake <- WakeNotification
+		d.rings(WakeNotification)
 		pass(leastFlush)
 		rung++
 	}
@@ -84,7 +85,7 @@ func TestSparseWorkIsClaimedOnceAndTheGateStaysShut(t *testing.T) {
 		pass(100 * time.Millisecond)
 		for range 5 {
 			d.enqueue(1)
-			d.wake <- WakeNotification
+			d.rings(WakeNotification)
 			pass(50 * time.Millisecond)
 		}
 		require.Len(t, d.seen().claims, 1+5, "one claim at the start, one per item")
@@ -247,4 +248,26 @@ func TestFlushesAreJudgedByTheShortestOfTheLast(t *testing.T) {
 			require.LessOrEqual(t, len(d.flushes), flushSamples)
 		})
 	}
+}
+
+func TestMergedWakeUpsLoseNothing(t *testing.T) {
+	var w Wakeups
+	w.Ring(WakePoll)
+	w.Notified("1:0:0")
+	w.Notified("2")
+	require.Equal(t, wakeup{WakeNotification, true, []string{"1:0:0", "2"}, 2}, w.take())
+	w.Notified("3")
+	w.Ring("gate")
+	require.Equal(t, wakeup{WakeNotification, true, []string{"3"}, 1}, w.take())
+	for _, payload := range []string{"", strings.Repeat("1", longestPayload+1)} {
+		w.Notified(payload)
+		require.Equal(t, wakeup{WakeNotification, true, nil, 1}, w.take())
+	}
+	for range mostNamed + 1 {
+		w.Notified("4")
+	}
+	many := w.take()
+	require.Len(t, many.named, mostNamed)
+	require.True(t, many.look)
+	require.Zero(t, w.take())
 }

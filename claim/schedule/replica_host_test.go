@@ -30,8 +30,7 @@ type replica struct {
 	watcher  *complete.Watcher
 	signaler *request.Signaler
 	gate     *notify.Gate
-	hints    dispatch.Hints
-	wake     chan string
+	wake     dispatch.Wakeups
 	sweeps   chan struct{}
 	session  *gateSession
 	stop     context.CancelFunc
@@ -41,8 +40,7 @@ type replica struct {
 // join starts another replica.
 func (w *world) join() {
 	n := len(w.all) + 1
-	r := &replica{world: w, n: n, name: fmt.Sprint("r", n), wake: make(chan string, 1),
-		sweeps: make(chan struct{}, 1)}
+	r := &replica{world: w, n: n, name: fmt.Sprint("r", n), sweeps: make(chan struct{}, 1)}
 	poll := 5 * time.Second
 	if w.quiet {
 		poll = time.Hour
@@ -53,11 +51,11 @@ func (w *world) join() {
 	r.claims = &claim.Store{Pool: &database{of: r}, Async: async, Owner: r.name, Lease: lease,
 		SetBack: func() { poke(r.sweeps) }}
 	r.watcher = &complete.Watcher{Store: &complete.Postgres{DB: async, Owner: r.name}, Ends: ends, Waiter: starter{r},
-		MaxWatches: 8, Freed: func() { r.ring("completion") }, Log: log}
+		MaxWatches: 8, Freed: func() { r.wake.Ring("completion") }, Log: log}
 	r.claims.CanWatch = r.watcher.HasRoom
-	r.gate = &notify.Gate{Connect: r.connect, Interval: poll, Shutting: func() { r.ring("gate") }, Log: log}
+	r.gate = &notify.Gate{Connect: r.connect, Interval: poll, Shutting: func() { r.wake.Ring("gate") }, Log: log}
 	r.dispatch = &dispatch.Dispatcher{Store: r.claims, Starter: starter{r}, Workers: perHost, Lease: lease,
-		StartTimeout: 3 * time.Second, DrainTimeout: 5 * time.Second, Wake: r.wake, Hints: &r.hints, Gate: r.gate,
+		StartTimeout: 3 * time.Second, DrainTimeout: 5 * time.Second, Wake: &r.wake, Gate: r.gate,
 		Namespaces: func() []string { return []string{"a", "b"} }, Log: log,
 		Dispatched: func(item *claim.Item, runID string) {
 			execution := item.Execution()
@@ -68,10 +66,10 @@ func (w *world) join() {
 	r.signaler = &request.Signaler{Store: &request.Postgres{DB: async}, Temporal: starter{r},
 		Wake: make(chan struct{}, 1), Log: log}
 	sweeps := &sweeper.Sweeper{Store: &sweeper.Postgres{DB: async, Owner: r.name}, Interval: poll, Lease: lease,
-		Wake: r.sweeps, Found: func() { r.ring("sweeper") }, Log: log,
+		Wake: r.sweeps, Found: func() { r.wake.Ring("sweeper") }, Log: log,
 		Saw: func(swept sweeper.Swept, err error) {
 			if err == nil {
-				r.ring(dispatch.WakePoll)
+				r.wake.Ring(dispatch.WakePoll)
 				if swept.Signals {
 					r.signaler.Announced(true)
 				}
@@ -114,15 +112,7 @@ func (r *replica) notified(payload string) {
 		return
 	}
 	if r.gate.OnDuty() {
-		r.hints.Add(payload)
-		r.ring(dispatch.WakeNotification)
-	}
-}
-
-func (r *replica) ring(source string) {
-	select {
-	case r.wake <- source:
-	default:
+		r.wake.Notified(payload)
 	}
 }
 
@@ -214,7 +204,7 @@ func (s *gateSession) Call(ctx context.Context, _ string) error {
 		for _, r := range s.of.world.replicas {
 			if !r.deaf {
 				r.gate.Called()
-				r.ring("call")
+				r.wake.Ring("call")
 			}
 		}
 		return true

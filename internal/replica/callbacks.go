@@ -70,7 +70,7 @@ func (r *replica) receive(ctx context.Context, listener net.Listener,
 func (r *replica) ended(way string) func() {
 	return func() {
 		r.telemetry.Ended(way)
-		r.ring("completion")
+		r.wake.Ring("completion")
 	}
 }
 

@@ -67,10 +67,9 @@ type replica struct {
 	telemetry *telemetry.Telemetry
 	log       *slog.Logger
 	answered  func() // Postgres has answered a statement
-	wake      chan string
+	wake      dispatch.Wakeups
 	stopWake  chan struct{}
 	sweepWake chan struct{}
-	hints     dispatch.Hints
 	dispatch  *dispatch.Dispatcher
 	ends      *complete.Ends
 	temporal  *temporal.Client
@@ -98,7 +97,7 @@ type replica struct {
 // reloads may be nil.
 func Run(ctx context.Context, c config.Loaded, version string, log *slog.Logger, reloads *Reloads) error {
 	collectByHeap()
-	r := &replica{Config: c.Config, name: replicaName(), version: version, wake: make(chan string, 1),
+	r := &replica{Config: c.Config, name: replicaName(), version: version,
 		stopWake: make(chan struct{}, 1), sweepWake: make(chan struct{}, 1)}
 	outages := logging.NewOutages(log.With("replica", r.name).Handler())
 	r.answered = func() { outages.Answered(ctx) }
@@ -219,14 +218,14 @@ func (r *replica) wire(client *temporal.Client) {
 	r.dispatch = &dispatch.Dispatcher{
 		Store: r.claims, Starter: starter{client}, Workers: r.Workers, Lease: r.Lease,
 		StartTimeout: r.StartTimeout, DrainTimeout: r.DrainTimeout,
-		Wake: r.wake, Hints: &r.hints, Namespaces: r.namespacesInUse, Reached: r.reach.Reached, Answered: r.reach.Answered,
+		Wake: &r.wake, Namespaces: r.namespacesInUse, Reached: r.reach.Reached, Answered: r.reach.Answered,
 		RefusedNamespace: r.refusedNamespace, Observer: r.telemetry, Log: component("dispatcher"),
 	}
 	sweeps := &sweeper.Postgres{DB: r.database, Owner: r.name}
 	r.claims.SetBack = func() { poke(r.sweepWake) }
 	r.sweeper = &sweeper.Sweeper{
 		Store: sweeps, Interval: r.PollInterval, Lease: r.Lease, Wake: r.sweepWake,
-		Found: func() { r.ring("sweeper") }, Saw: r.saw, Log: component("sweeper"),
+		Found: func() { r.wake.Ring("sweeper") }, Saw: r.saw, Log: component("sweeper"),
 	}
 	r.retention = &sweeper.Retention{Store: sweeps, Interval: retentionInterval, Wanted: r.deletes.Load,
 		Deleted: r.telemetry.Deleted, Log: component("retention")}
@@ -237,12 +236,12 @@ func (r *replica) wire(client *temporal.Client) {
 	if r.Listen {
 		r.gate = &notify.Gate{
 			Connect: dialGate(r.Database), Interval: r.PollInterval,
-			Shutting: func() { r.ring("gate") }, Log: component("gate"),
+			Shutting: func() { r.wake.Ring("gate") }, Log: component("gate"),
 		}
 		r.dispatch.Gate = r.gate
 		r.listener = &notify.Listener{
 			Connect: dialListener(r.Database), Ring: r.notified,
-			Called: func() { r.gate.Called(); r.ring("call") }, Stopping: r.stopping, Late: func() { poke(r.sweepWake) },
+			Called: func() { r.gate.Called(); r.wake.Ring("call") }, Stopping: r.stopping, Late: func() { poke(r.sweepWake) },
 			Signalled: func() { r.signaler.Announced(r.gate.OnDuty()) },
 			Ping:      &notify.PoolPinger{DB: r.database}, PingInterval: pingInterval, PingTimeout: hearTimeout, Name: r.name,
 			Log: component("listener"),

@@ -14,7 +14,7 @@ func (r *replica) saw(swept sweeper.Swept, err error) {
 	if err != nil {
 		return
 	}
-	r.ring(dispatch.WakePoll) // cheap, so every poll triggers a claim
+	r.wake.Ring(dispatch.WakePoll) // cheap, so every poll triggers a claim
 	r.open.Store(swept.Open > 0)
 	r.unwatched.Store(swept.Unwatched)
 	r.deletes.Store(swept.Deletes)
@@ -67,8 +67,7 @@ func (r *replica) refusedNamespace() string {
 // of replicas.
 func (r *replica) notified(payload string) {
 	if r.gate.OnDuty() {
-		r.hints.Add(payload)
-		r.ring(dispatch.WakeNotification)
+		r.wake.Notified(payload)
 	}
 }
 
@@ -79,14 +78,6 @@ func (r *replica) stopping() { poke(r.stopWake) }
 func poke(part chan<- struct{}) {
 	select {
 	case part <- struct{}{}:
-	default:
-	}
-}
-
-// ring wakes the dispatcher. Wake-ups are merged while one is pending.
-func (r *replica) ring(source string) {
-	select {
-	case r.wake <- source:
 	default:
 	}
 }
