@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -158,8 +159,7 @@ func TestAnItemThatWaitedForASlotWasStartableOnlySinceThen(t *testing.T) {
 		from without_triggers where status = 'PENDING'`)
 	require.Empty(t, b.claim(1).Items, "the workspace is full")
 
-	_, err := b.Finish(t.Context(), first.ExecutionID, "COMPLETED", "", "")
-	require.NoError(t, err)
+	must.Get(b.Finish(t.Context(), first.ExecutionID, "COMPLETED", "", "")).In(t)
 	item := b.claim(1).Items[0]
 	require.Greater(t, item.Waited, 59*time.Minute)
 	require.Less(t, item.Startable, time.Minute)

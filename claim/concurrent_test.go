@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -253,11 +254,10 @@ type move struct {
 // all workspaces as their names and in a workspace as its ID and the name. It returns the most that was in use of each.
 func (c *claimers) requireNoLimitPassed(limitOf map[string]int) (most map[string]int) {
 	// Slots freed at an instant count before slots taken at the same instant.
-	rows, err := c.Conns.Query(c.t.Context(), `select item_id, workspace_id::text, coalesce(limit_key, ''), status,
+	rows := must.Get(c.Conns.Query(c.t.Context(), `select item_id, workspace_id::text, coalesce(limit_key, ''), status,
 			held_before, holds_slot, token
 		from public.audit
-		order by pg_xact_commit_timestamp(xmin), status = 'CLAIMED', n`)
-	require.NoError(c.t, err)
+		order by pg_xact_commit_timestamp(xmin), status = 'CLAIMED', n`)).In(c.t)
 	moves, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m move, err error) {
 		return m, row.Scan(&m.itemID, &m.workspaceID, &m.key, &m.status, &m.heldBefore, &m.holdsSlot, &m.token)
 	})

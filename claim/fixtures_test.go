@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/complete"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/pgdispatch/pgdispatch/sweeper"
@@ -56,8 +57,7 @@ func (b *bench) with(store *Store) *bench {
 
 // claim claims with the bench's own replica.
 func (b *bench) claim(atMost int) Batch {
-	batch, err := b.Claim(b.t.Context(), atMost)
-	require.NoError(b.t, err)
+	batch := must.Get(b.Claim(b.t.Context(), atMost)).In(b.t)
 	return batch
 }
 
@@ -79,8 +79,7 @@ func (b *bench) settleAndClaim(started Item, atMost int) Batch {
 
 // settle settles with the bench's own replica, and returns the items that it moved.
 func (b *bench) settle(verb Verb, batch ...Settlement) []int64 {
-	ids, err := b.Settle(b.t.Context(), verb, batch)
-	require.NoError(b.t, err)
+	ids := must.Get(b.Settle(b.t.Context(), verb, batch)).In(b.t)
 	return ids
 }
 
@@ -90,15 +89,13 @@ func (b *bench) renew(items ...Item) []int64 {
 	for _, item := range items {
 		held = append(held, Held{item.ID, item.Token})
 	}
-	ids, err := b.Heartbeat(b.t.Context(), held)
-	require.NoError(b.t, err)
+	ids := must.Get(b.Heartbeat(b.t.Context(), held)).In(b.t)
 	return ids
 }
 
 // sweep sweeps at most ten leases.
 func (b *bench) sweep() sweeper.Swept {
-	swept, err := b.Sweep(b.t.Context(), 10)
-	require.NoError(b.t, err)
+	swept := must.Get(b.Sweep(b.t.Context(), 10)).In(b.t)
 	return swept
 }
 
@@ -115,8 +112,7 @@ func (b *bench) open(statement string, args ...any) pgx.Tx {
 	tx, err := b.Conns.Begin(b.t.Context())
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-	_, err = tx.Exec(b.t.Context(), statement, args...)
-	require.NoError(b.t, err)
+	must.Get(tx.Exec(b.t.Context(), statement, args...)).In(b.t)
 	return tx
 }
 

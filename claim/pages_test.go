@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // keyed inserts items with as many limit keys into a workspace, in one transaction.
@@ -26,8 +27,7 @@ func (b *bench) drains() (items, claims int) {
 		require.Zero(b.t, batch.Unannounced)
 		for _, item := range batch.Items {
 			b.settle(Dispatched, settlementOf(item, Dispatched))
-			_, err := b.Finish(b.t.Context(), item.ExecutionID, "COMPLETED", "", "")
-			require.NoError(b.t, err)
+			must.Get(b.Finish(b.t.Context(), item.ExecutionID, "COMPLETED", "", "")).In(b.t)
 		}
 		items += len(batch.Items)
 		more = batch.More || batch.LookAgainIn == 0

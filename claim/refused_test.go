@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/stretchr/testify/require"
@@ -47,8 +48,7 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 	require.Equal(t, b.Shop.Shop, parked[0].WorkspaceID)
 	require.True(t, parked[0].New)
 	require.ErrorContains(t, parked[0].Err, "audit says no to poison")
-	depth, err := b.QueueDepth(t.Context())
-	require.NoError(t, err)
+	depth := must.Get(b.QueueDepth(t.Context())).In(t)
 	require.EqualValues(t, 1, depth.Parked)
 	require.Contains(t, depth.ParkedFirst, "audit says no to poison")
 	items, err := b.Items(t.Context(), []int64{id}, nil, false)
@@ -81,8 +81,7 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 	batch = again()
 	require.Len(t, batch.Items, 1)
 	require.Equal(t, id, batch.Items[0].ID)
-	depth, err = b.QueueDepth(t.Context())
-	require.NoError(t, err)
+	depth = must.Get(b.QueueDepth(t.Context())).In(t)
 	require.Zero(t, depth.Parked)
 }
 

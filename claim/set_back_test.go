@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -24,8 +25,7 @@ func newUnderAnotherClock(t *testing.T) *underAnotherClock {
 		return pg_catalog.clock_timestamp() + (select c.ahead from other.clock c)`)
 	config := b.Conns.Config()
 	config.ConnConfig.RuntimeParams["search_path"] = "other, pg_catalog"
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
-	require.NoError(t, err)
+	pool := must.Get(pgxpool.NewWithConfig(t.Context(), config)).In(t)
 	t.Cleanup(pool.Close)
 	b.Store.Pool = pool
 	b.Store.SetBack = func() { b.setBacks++ }
@@ -94,8 +94,7 @@ func TestARateThatIsBroughtBackIsAskedForAgain(t *testing.T) {
 	early := b.claim(10)
 	require.Empty(t, early.Items)
 	require.Greater(t, early.LookAgainIn, time.Hour)
-	brought, err := b.BringBack(t.Context(), 500)
-	require.NoError(t, err)
+	brought := must.Get(b.BringBack(t.Context(), 500)).In(t)
 	require.Positive(t, brought.Times)
 	require.LessOrEqual(t, b.claim(10).LookAgainIn, 63*time.Second, "a period and its twentieth")
 }

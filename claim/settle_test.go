@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/pgdispatch/pgdispatch/sweeper"
@@ -93,10 +94,9 @@ func TestHeartbeatKeepsALeaseAndNothingElse(t *testing.T) {
 	b.settle(Release, settlementOf(settled, Release))
 	before := b.Row(expired.ID)
 
-	ids, err := b.Heartbeat(t.Context(),
+	ids := must.Get(b.Heartbeat(t.Context(),
 		[]Held{{live.ID, live.Token}, {expired.ID, expired.Token}, {settled.ID, settled.Token},
-			{renamed.ID, renamed.Token - 1}})
-	require.NoError(t, err)
+			{renamed.ID, renamed.Token - 1}})).In(t)
 	require.Equal(t, []int64{live.ID}, ids)
 	require.True(t, sqltest.Scalar[bool](b.Shop, `select lease_expires_at > clock_timestamp() + interval '20 seconds'
 		from pgdispatch.workflow_execution_queue where id = $1`, live.ID))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 	"github.com/stretchr/testify/require"
 )
@@ -16,8 +17,7 @@ func (b *bench) withSettings(connections int32, settings map[string]string) *ben
 	for name, value := range settings {
 		config.ConnConfig.RuntimeParams[name] = value
 	}
-	pool, err := pgxpool.NewWithConfig(b.t.Context(), config)
-	require.NoError(b.t, err)
+	pool := must.Get(pgxpool.NewWithConfig(b.t.Context(), config)).In(b.t)
 	b.t.Cleanup(pool.Close)
 	return b.with(&Store{Pool: pool, Owner: b.Store.Owner, Lease: b.Lease})
 }
@@ -141,8 +141,7 @@ func TestConnectionsThatRefuseWritesAreGivenUp(t *testing.T) {
 	for range 2 {
 		conn, err := b.Pool.(*pgxpool.Pool).Acquire(t.Context())
 		require.NoError(t, err)
-		_, err = conn.Exec(t.Context(), "set session characteristics as transaction read only")
-		require.NoError(t, err)
+		must.Get(conn.Exec(t.Context(), "set session characteristics as transaction read only")).In(t)
 		conns = append(conns, conn)
 	}
 	for _, conn := range conns {

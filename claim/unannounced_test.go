@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -37,8 +38,7 @@ func (b *bench) compares(meanwhile func()) (missed int) {
 	found, all, err := b.readWaiting(b.t.Context(), unread{}, pageQueues)
 	require.NoError(b.t, err)
 	meanwhile()
-	missed, err = b.learnPage(b.t.Context(), unread{}, found, all)
-	require.NoError(b.t, err)
+	missed = must.Get(b.learnPage(b.t.Context(), unread{}, found, all)).In(b.t)
 	return missed
 }
 

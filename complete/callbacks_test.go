@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 
@@ -185,15 +186,14 @@ func (b *switchboard) serveOn(t *testing.T) (address string, stop func()) {
 	listener := must.Get(config.Listen(t.Context(), "tcp", "127.0.0.1:0")).In(t)
 	b.conns = &countingListener{Listener: listener}
 	b.Listener = b.conns
-	return listener.Addr().String(), running(t, b.Run)
+	return listener.Addr().String(), looptest.Run(t, b.Run)
 }
 
 // over sends a callback over the network, with a result of this size, and returns the status.
 func over(t *testing.T, client *http.Client, address, executionID string, size int) int {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/x",
-		strings.NewReader(strings.Repeat("x", size)))
-	require.NoError(t, err)
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/x",
+		strings.NewReader(strings.Repeat("x", size)))).In(t)
 	request.Header = call(executionID).Header
 	response := must.Get(client.Do(request)).In(t)
 	require.NoError(t, response.Body.Close())

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 )
 
 // register is the store of Ends in a synctest bubble. By default a statement takes a second, and every end is recorded
@@ -72,7 +74,7 @@ func registering(t *testing.T, test func(t *testing.T, r *register)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &register{takes: time.Second}
 		r.Ends = NewEnds(registerStore{r}, nil)
-		running(t, r.Run)
+		looptest.Run(t, r.Run)
 		test(t, r)
 	})
 }

@@ -9,9 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -78,21 +77,8 @@ func bubble(t *testing.T, test func(t *testing.T, p *post)) {
 
 // run runs the watcher until the test ends, or until stop cancels it and waits for its return.
 func (p *post) run() (stop func()) {
-	stop = running(p.t, p.Run)
+	stop = looptest.Run(p.t, p.Run)
 	synctest.Wait()
-	return stop
-}
-
-// running runs a component until the test ends, or until stop cancels it and waits for its return.
-func running(t *testing.T, run func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		require.NoError(t, <-ended)
-	})
-	t.Cleanup(stop)
 	return stop
 }
 

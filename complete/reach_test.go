@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -24,7 +25,7 @@ func reaching(t *testing.T, probe func(ctx context.Context, at time.Duration) er
 		began, log := time.Now(), &logtest.Book{}
 		r := &Reach{Limit: 10 * time.Second, Log: slog.New(log),
 			Probe: func(ctx context.Context) error { return probe(ctx, time.Since(began)) }}
-		running(t, r.Run)
+		looptest.Run(t, r.Run)
 		synctest.Wait()
 		test(r, log)
 	})

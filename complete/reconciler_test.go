@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -140,7 +141,7 @@ func reconciling(t *testing.T, prepare func(*ledger), test func(l *ledger)) {
 			l.mu.Unlock()
 		}, Log: slog.New(&l.log)}
 		prepare(l)
-		running(t, l.Run)
+		looptest.Run(t, l.Run)
 		synctest.Wait()
 		test(l)
 	})

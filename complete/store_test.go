@@ -95,9 +95,8 @@ func TestOnlyWhatRunsIsAskedAbout(t *testing.T) {
 	b := storetest.Open(t)
 	running, ended, claimed := b.Dispatched(1)[0], b.Dispatched(1)[0], b.Claimed(1)[0]
 	must.Get(b.Finish(t.Context(), ended.ExecutionID, "COMPLETED", "", "")).In(t)
-	open, err := b.OpenAmong(t.Context(),
-		[]string{running.ExecutionID, ended.ExecutionID, claimed.ExecutionID, "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"})
-	require.NoError(t, err)
+	open := must.Get(b.OpenAmong(t.Context(),
+		[]string{running.ExecutionID, ended.ExecutionID, claimed.ExecutionID, "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"})).In(t)
 	require.Equal(t, []temporal.Execution{{ID: running.ExecutionID, RunID: "run-" + running.ExecutionID,
 		Kind: temporal.Workflow}}, open)
 }

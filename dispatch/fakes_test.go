@@ -10,11 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -110,18 +109,12 @@ func (d *desk) enqueueItem(item claim.Item) {
 
 // run runs the dispatcher until the test ends, or until stop cancels it and waits for its return.
 func (d *desk) run() (stop func()) {
-	ctx, cancel := context.WithCancel(d.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- d.Run(ctx) }()
-	if d.PollInterval > 0 {
-		go d.poll(ctx)
-	}
-	stop = sync.OnceFunc(func() {
-		cancel()
-		require.NoError(d.t, <-ended)
+	return looptest.Run(d.t, func(ctx context.Context) error {
+		if d.PollInterval > 0 {
+			go d.poll(ctx)
+		}
+		return d.Run(ctx)
 	})
-	d.t.Cleanup(stop)
-	return stop
 }
 
 // poll is the sweeper: it wakes the dispatcher at each look that sees due work.

@@ -14,6 +14,8 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
+
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 )
 
 const execution = "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"
@@ -50,12 +52,8 @@ func running(t *testing.T, test func(r *Reporter, e *ear)) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &ear{}
 		r := New(e, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- r.Run(ctx) }()
+		looptest.Run(t, r.Run)
 		test(r, e)
-		cancel()
-		require.NoError(t, <-ended)
 	})
 }
 

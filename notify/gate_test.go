@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 
@@ -51,10 +52,7 @@ func newGateEvery(t *testing.T, url, name string, interval time.Duration) gated 
 		Shutting: func() { g.shutting <- struct{}{} },
 		Log:      slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- g.Run(ctx) }()
-	t.Cleanup(func() { cancel(); require.NoError(t, notify.Receive(t, done)) })
+	looptest.Run(t, g.Run)
 	return g
 }
 
@@ -203,9 +201,7 @@ func TestALongTransactionIsAskedAboutEverMoreRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lodge{held: true}
 		gate := l.keeper(&troubletest.Calls{}, &logtest.Book{}, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- gate.Run(ctx) }()
+		looptest.Run(t, gate.Run)
 
 		gate.Sleep()
 		pass(15 * time.Second)
@@ -225,7 +221,5 @@ func TestALongTransactionIsAskedAboutEverMoreRarely(t *testing.T) {
 		require.True(t, gate.IsAsleep(), "the pauses are short again")
 		_, _, looks := l.seen()
 		require.Equal(t, 1, looks)
-		cancel()
-		require.NoError(t, notify.Receive(t, done))
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -64,17 +65,7 @@ func newPost(t *testing.T) *post {
 }
 
 // run runs the listener until the test ends or stop is called.
-func (p *post) run() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		require.NoError(p.t, Receive(p.t, ended))
-	})
-	p.t.Cleanup(stop)
-	return stop
-}
+func (p *post) run() (stop func()) { return looptest.Run(p.t, p.Run) }
 
 // hear waits for a ring.
 func (p *post) hear(why string) {
@@ -99,8 +90,7 @@ func (p *post) mute() {
 
 func (p *post) execute(statement string, args ...any) {
 	p.t.Helper()
-	_, err := p.pool.Exec(context.Background(), statement, args...)
-	require.NoError(p.t, err)
+	must.Get(p.pool.Exec(context.Background(), statement, args...)).In(p.t)
 }
 
 type pingerFunc func(ctx context.Context, channel, payload string) error

@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 )
 
 // server is a Postgres without a network that implements only LISTEN: its connections work in bubbles.
@@ -122,14 +124,11 @@ func silence(t *testing.T, test func(t *testing.T, s *server, l *Listener, run f
 		l := &Listener{Connect: s.connect, Ring: func(string) {}, Ping: s, PingInterval: 2 * time.Second,
 			PingTimeout: 3 * time.Second, Name: "replica_1", Log: slog.New(slog.DiscardHandler)}
 		test(t, s, l, func() {
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- l.Run(ctx) }()
+			stop := looptest.Run(t, l.Run)
 			synctest.Wait()
 			t.Cleanup(func() {
 				synctest.Wait()
-				cancel()
-				require.NoError(t, Receive(t, ended))
+				stop()
 				require.False(t, l.Connected())
 				time.Sleep(time.Minute) // pgx closes connections in the background
 			})

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/internal/troubletest"
 )
@@ -140,7 +141,7 @@ func (r *requests) StopDone(_ context.Context, stop temporal.Stop, problem strin
 // wanted, each execution's requests in their order, and that the component then rests.
 func runInTrouble(t *testing.T, r *requests, component func(context.Context) error, want []string) {
 	t.Helper()
-	stop := run(t, component)
+	looptest.Run(t, component)
 	pass(4 * takenFor)
 	r.calls.Over()
 	slices.SortStableFunc(r.received, func(a, b string) int { return int(a[0]) - int(b[0]) })
@@ -149,7 +150,6 @@ func runInTrouble(t *testing.T, r *requests, component func(context.Context) err
 	require.Less(t, takes, 100, "it waits until something is due")
 	pass(time.Hour)
 	require.Equal(t, takes, r.takes, "nothing is open, and nobody looks")
-	stop()
 }
 
 func TestWhicheverCallFailsEverySignalArrivesInOrder(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -91,16 +92,6 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// run runs a component until stop, which checks how it ended.
-func run(t *testing.T, component func(context.Context) error) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- component(ctx) }()
-	synctest.Wait()
-	return sync.OnceFunc(func() { cancel(); require.NoError(t, <-ended) })
-}
-
 // signalling runs a signaler in a bubble.
 func signalling(t *testing.T,
 	test func(d *signalDesk, s *Signaler, saw map[string]int, log *logtest.Book, stop func())) {
@@ -110,9 +101,9 @@ func signalling(t *testing.T,
 		d, log, saw := &signalDesk{}, &logtest.Book{}, map[string]int{}
 		s := &Signaler{Store: d, Temporal: d, Wake: make(chan struct{}, 1), Log: slog.New(log),
 			Saw: func(outcome string, signals int, _ time.Duration) { saw[outcome] += signals }}
-		stop := run(t, s.Run)
+		stop := looptest.Run(t, s.Run)
+		synctest.Wait()
 		test(d, s, saw, log, stop)
-		stop()
 	})
 }
 
@@ -328,9 +319,9 @@ func stopping(t *testing.T, test func(d *stopDesk, wake func(), log *logtest.Boo
 	synctest.Test(t, func(t *testing.T) {
 		d, log, bell := &stopDesk{}, &logtest.Book{}, make(chan struct{}, 1)
 		s := &Stopper{Store: d, Temporal: d, Wake: bell, Log: slog.New(log)}
-		stop := run(t, s.Run)
+		looptest.Run(t, s.Run)
+		synctest.Wait()
 		test(d, func() { bell <- struct{}{}; synctest.Wait() }, log)
-		stop()
 	})
 }
 

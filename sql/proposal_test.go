@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
@@ -200,9 +201,8 @@ func readStanding(rows pgx.Rows) (s standing, err error) {
 
 // askProcedure claims without a memory, by the procedure.
 func (f fixture) askProcedure(p proposal) standing {
-	rows, err := f.db.Query(f.t.Context(), sql.Text("claim"), cmp.Or(p.owner, "replica-1"), lease, nil, "default",
-		p.json())
-	require.NoError(f.t, err)
+	rows := must.Get(f.db.Query(f.t.Context(), sql.Text("claim"), cmp.Or(p.owner, "replica-1"), lease, nil, "default",
+		p.json())).In(f.t)
 	s, err := readStanding(rows)
 	if postgres.HasCode(err, postgres.LockNotAvailable) && !p.careful {
 		p.careful = true // as a replica does

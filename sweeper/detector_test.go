@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -91,12 +92,8 @@ func looking(t *testing.T, l *lookout, wanted func() bool, test func(log *logtes
 	synctest.Test(t, func(t *testing.T) {
 		log := &logtest.Book{}
 		d := &Detector{Store: l, Temporal: l, Interval: time.Minute, Age: time.Minute, Wanted: wanted, Log: slog.New(log)}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- d.Run(ctx) }()
+		looptest.Run(t, d.Run)
 		test(log)
-		cancel()
-		require.NoError(t, <-ended)
 	})
 }
 

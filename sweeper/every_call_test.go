@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/internal/troubletest"
 	"github.com/pgdispatch/pgdispatch/notify"
@@ -192,12 +193,9 @@ func inTrouble(t *testing.T, component func(e *estate) func(context.Context) err
 		func(t *testing.T, calls *troubletest.Calls) {
 			synctest.Test(t, func(t *testing.T) {
 				e := &estate{calls: calls, began: time.Now(), stalls: map[string]bool{}}
-				run, ended := component(e), make(chan error, 1)
-				ctx, cancel := context.WithCancel(t.Context())
-				go func() { ended <- run(ctx) }()
+				stop := looptest.Run(t, component(e))
 				test(t, e)
-				cancel()
-				require.NoError(t, <-ended)
+				stop()
 				for _, level := range []slog.Level{slog.LevelWarn, slog.LevelError} {
 					require.LessOrEqual(t, len(e.log.Errors(level)), 1)
 				}

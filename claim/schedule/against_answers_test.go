@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -32,8 +33,7 @@ func (w *twins) encoded(p Proposal) string {
 	if p.Epoch != (Epoch{}) {
 		all["epoch"] = w.epoch
 	}
-	text, err := json.Marshal(all)
-	require.NoError(w.t, err)
+	text := must.Get(json.Marshal(all)).In(w.t)
 	return string(text)
 }
 
@@ -138,10 +138,9 @@ type realAnswer struct {
 
 // claimReally makes a claim of the real Postgres.
 func (w *twins) claimReally(text string, p Proposal) (is told) {
-	rows, err := w.Conns.Query(w.t.Context(), `
+	rows := must.Get(w.Conns.Query(w.t.Context(), `
 		select c.id, c.token, c.workspace_id, c.limit_key, c.outcome_unknown, c.standing::text
-		from pgdispatch.claim('1', $1::interval, null, null, $2::text::jsonb) c`, twinLease, text)
-	require.NoError(w.t, err)
+		from pgdispatch.claim('1', $1::interval, null, null, $2::text::jsonb) c`, twinLease, text)).In(w.t)
 	defer rows.Close()
 	w.tokens = map[int64]int64{}
 	own, all := map[scope]int{}, map[string]int{}
@@ -223,10 +222,8 @@ func (w *twins) loads() {
 
 // really returns the rows of a statement of the real Postgres, by the names of their columns.
 func (w *twins) really(statement string, args ...any) []map[string]any {
-	rows, err := w.Conns.Query(w.t.Context(), sql.Text(statement), args...)
-	require.NoError(w.t, err)
-	all, err := pgx.CollectRows(rows, pgx.RowToMap)
-	require.NoError(w.t, err)
+	rows := must.Get(w.Conns.Query(w.t.Context(), sql.Text(statement), args...)).In(w.t)
+	all := must.Get(pgx.CollectRows(rows, pgx.RowToMap)).In(w.t)
 	return all
 }
 

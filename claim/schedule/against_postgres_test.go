@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -88,8 +89,7 @@ func (w *twins) both(change func(tx *simTx), statement string, args ...any) {
 	change(tx)
 	w.Close(tx, true)
 	require.Empty(w.t, w.broken)
-	done, err := w.Conns.Exec(w.t.Context(), statement, args...)
-	require.NoError(w.t, err)
+	done := must.Get(w.Conns.Exec(w.t.Context(), statement, args...)).In(w.t)
 	require.EqualValues(w.t, 1, done.RowsAffected())
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -169,14 +170,11 @@ func serving(t *testing.T, a *Server) string {
 func TestTheServerServesUntilItIsToldToStop(t *testing.T) {
 	t.Parallel()
 	listener := must.Get(Listen(t.Context(), "127.0.0.1:0")).In(t)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
 	admin := &Server{Listener: listener, Metrics: prometheus.NewRegistry(), Health: NewHealth(""), Log: quiet()}
-	go func() { ended <- admin.Run(ctx) }()
+	stop := looptest.Run(t, admin.Run)
 	response := must.Get(http.Get("http://" + listener.Addr().String() + "/livez")).In(t)
 	require.Equal(t, "ok\n", string(must.Get(io.ReadAll(response.Body)).In(t)))
 	stop()
-	require.NoError(t, <-ended)
 	_, err := net.Dial("tcp", listener.Addr().String())
 	require.Error(t, err)
 }

@@ -2,7 +2,6 @@ package logging
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 )
@@ -73,13 +73,8 @@ func collecting(t *testing.T, test func(t *testing.T, out *sink, log *slog.Logge
 	synctest.Test(t, func(t *testing.T) {
 		out := &sink{room: -1}
 		lines := NewLines(out)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- lines.Run(ctx) }()
+		stop := looptest.Run(t, lines.Run)
 		synctest.Wait()
-		var once sync.Once
-		stop := func() { once.Do(func() { cancel(); require.NoError(t, <-done) }) }
-		defer stop()
 		test(t, out, lines.Logger(slog.LevelInfo), stop)
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/local"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/process"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
@@ -41,11 +42,12 @@ func TestAStartCarriesEverythingThatTheItemHas(t *testing.T) {
 func TestStartsAreReportedWithinASecondAndNoMoreOftenThanThat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ctx, stop := context.WithCancel(t.Context())
-		started, ended := make(chan struct{}, 1), make(chan error, 1)
+		started := make(chan struct{}, 1)
 		var count atomic.Int64
 		var changes atomic.Bool
-		go func() { ended <- reports(ctx, started, time.Minute, changes.Load, func() { count.Add(1) }) }()
+		looptest.Run(t, func(ctx context.Context) error {
+			return reports(ctx, started, time.Minute, changes.Load, func() { count.Add(1) })
+		})
 		time.Sleep(1500 * time.Millisecond)
 		require.EqualValues(t, 2, count.Load(), "the first report precedes listening")
 		time.Sleep(30 * time.Second)
@@ -68,8 +70,6 @@ func TestStartsAreReportedWithinASecondAndNoMoreOftenThanThat(t *testing.T) {
 		before := count.Load()
 		time.Sleep(10 * time.Second)
 		require.InDelta(t, before+10, count.Load(), 1, "what changes is at most two seconds old")
-		stop()
-		require.NoError(t, <-ended)
 	})
 }
 

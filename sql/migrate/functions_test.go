@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
@@ -172,10 +173,8 @@ func TestMigrateUpRepairsIndexesTriggersAndFunctions(t *testing.T) {
 	conn := connect(t, sqltest.EmptyURL(t))
 	require.NoError(t, migrate.Up(t.Context(), conn, nil))
 	defects := func() (all []string) {
-		rows, err := conn.Query(t.Context(), sql.Text("doctor_catalogue"))
-		require.NoError(t, err)
-		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[sql.Object])
-		require.NoError(t, err)
+		rows := must.Get(conn.Query(t.Context(), sql.Text("doctor_catalogue"))).In(t)
+		found := must.Get(pgx.CollectRows(rows, pgx.RowToStructByName[sql.Object])).In(t)
 		for _, o := range sql.Defects(found) {
 			all = append(all, o.Name+" "+o.Problem)
 		}

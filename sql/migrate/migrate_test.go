@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
@@ -18,16 +19,14 @@ func TestMain(m *testing.M) { sqltest.Main(m) }
 
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
+	conn := must.Get(pgx.Connect(t.Context(), url)).In(t)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	return conn
 }
 
 func execute(t *testing.T, conn *pgx.Conn, statement string) {
 	t.Helper()
-	_, err := conn.Exec(t.Context(), statement)
-	require.NoError(t, err)
+	must.Get(conn.Exec(t.Context(), statement)).In(t)
 }
 
 func read[T any](t *testing.T, conn *pgx.Conn, query string) (value T) {
@@ -38,8 +37,7 @@ func read[T any](t *testing.T, conn *pgx.Conn, query string) (value T) {
 
 func status(t *testing.T, conn *pgx.Conn) migrate.State {
 	t.Helper()
-	state, err := migrate.Status(t.Context(), conn)
-	require.NoError(t, err)
+	state := must.Get(migrate.Status(t.Context(), conn)).In(t)
 	return state
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -38,17 +39,14 @@ func killOwner(t *testing.T, dir string) (int, string) {
 	owner := exec.CommandContext(t.Context(), os.Args[0])
 	owner.Env = append(os.Environ(), ownerVariable+"="+dir)
 	owner.Stderr = os.Stderr
-	stdout, err := owner.StdoutPipe()
-	require.NoError(t, err)
+	stdout := must.Get(owner.StdoutPipe()).In(t)
 	require.NoError(t, owner.Start())
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	require.NoError(t, err)
+	line := must.Get(bufio.NewReader(stdout).ReadString('\n')).In(t)
 	require.NoError(t, owner.Process.Kill())
 	_ = owner.Wait()
 	pidText, clusterDir, ok := strings.Cut(strings.TrimSpace(line), " ")
 	require.True(t, ok, line)
-	pid, err := strconv.Atoi(pidText)
-	require.NoError(t, err)
+	pid := must.Get(strconv.Atoi(pidText)).In(t)
 	return pid, clusterDir
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -42,8 +43,7 @@ func ownClusterUntilKilled(dir string) {
 // openDir is a temporary directory that any user may enter; the parents of t.TempDir may forbid that.
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pgdispatch-test-*")
-	require.NoError(t, err)
+	dir := must.Get(os.MkdirTemp("", "pgdispatch-test-*")).In(t)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o755))
 	return dir
@@ -51,8 +51,7 @@ func openDir(t *testing.T) string {
 
 func startCluster(t *testing.T, opts sqltest.Options) *sqltest.Cluster {
 	t.Helper()
-	cluster, err := sqltest.StartCluster(t.Context(), opts)
-	require.NoError(t, err)
+	cluster := must.Get(sqltest.StartCluster(t.Context(), opts)).In(t)
 	t.Cleanup(func() { require.NoError(t, cluster.Stop()) })
 	return cluster
 }
@@ -126,15 +125,13 @@ func TestStartStopsWithItsContext(t *testing.T) {
 
 func entries(t *testing.T, dir string) []os.DirEntry {
 	t.Helper()
-	list, err := os.ReadDir(dir)
-	require.NoError(t, err)
+	list := must.Get(os.ReadDir(dir)).In(t)
 	return list
 }
 
 func binDir(t *testing.T) string {
 	t.Helper()
-	dir, err := sqltest.FindBinDir(t.Context())
-	require.NoError(t, err)
+	dir := must.Get(sqltest.FindBinDir(t.Context())).In(t)
 	return dir
 }
 

@@ -26,6 +26,7 @@ var edges = map[string][]string{
 	"internal/local":      nil,
 	"internal/logging":    {"internal/postgres"},
 	"internal/logtest":    nil,
+	"internal/looptest":   nil,
 	"internal/must":       nil,
 	"internal/operate":    {"internal/postgres", "internal/spelling", "internal/temporal", "notify", "sql"},
 	"internal/operate/cli": {"internal/config", "internal/operate", "internal/operate/doctor", "internal/operate/view",
@@ -79,13 +80,13 @@ func TestTestCodeStaysOutOfTheBinary(t *testing.T) {
 	t.Parallel()
 	for _, dependency := range goList(t, "{{.ImportPath}}", "-deps", "./cmd/pgdispatch") {
 		require.NotRegexp(t, "internal/must|go.temporal.io/server|"+
-			"(codec|golden|log|signin|sql|store|trouble)test$", dependency)
+			"(codec|golden|log|loop|signin|sql|store|trouble)test$", dependency)
 	}
 	// Temporal's SDK imports testify itself; pgdispatch's own packages do not.
 	for _, line := range goList(t, `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
 		name, _, _ := strings.Cut(strings.TrimPrefix(line, module+"/"), " ")
-		forTests := []string{"sql/sqltest", "internal/storetest", "internal/goldentest", "internal/must",
-			"internal/troubletest"}
+		forTests := []string{"sql/sqltest", "internal/storetest", "internal/goldentest", "internal/looptest",
+			"internal/must", "internal/troubletest"}
 		if !slices.Contains(forTests, name) {
 			require.NotContains(t, line, "testify")
 			require.NotContains(t, strings.Fields(line), "testing")

@@ -17,6 +17,52 @@ import (
 
 // make golden runs the tests that have "Page" in their names with -update.
 
+// moves are the transitions of an item that may_move allows: the whole text, from and to.
+func moves(t *testing.T) [][]string {
+	t.Helper()
+	functions := sql.Functions()
+	at := slices.IndexFunc(functions, func(f sql.Function) bool { return f.Name == "may_move" })
+	all := regexp.MustCompile(`\('([A-Z]+)', +'([A-Z]+)'\)`).FindAllStringSubmatch(functions[at].Text, -1)
+	require.NotEmpty(t, all)
+	return all
+}
+
+// The diagram labels each move with the statements whose first lines declare it.
+func TestThePageOfTheDesignDrawsTheLifecycle(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	out.WriteString("```mermaid\nstateDiagram-v2\n    [*] --> PENDING: insert\n")
+	left, entered := map[string]bool{}, []string{}
+	for _, m := range moves(t) {
+		declares, by := regexp.MustCompile(`^-- (.*; )?`+m[1]+` -> [A-Z, ]*\b`+m[2]+`\b`), []string{}
+		for _, verb := range sql.Verbs() {
+			if declares.MatchString(sql.Text(verb)) {
+				by = append(by, verb)
+			}
+		}
+		fmt.Fprintf(&out, "    %s --> %s: %s\n", m[1], m[2], strings.Join(by, ", "))
+		left[m[1]], entered = true, append(entered, m[2])
+	}
+	slices.Sort(entered)
+	for _, state := range slices.Compact(entered) {
+		if !left[state] {
+			fmt.Fprintf(&out, "    %s --> [*]\n", state)
+		}
+	}
+	out.WriteString("```\n")
+	goldentest.RequirePart(t, "docs/contributing/design.md", "<!-- generated: states -->\n", "<!-- end -->\n", out.String())
+}
+
+func TestLifecycleExplainsEveryStateAndMove(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/lifecycle.md")
+	for _, m := range moves(t) {
+		require.Contains(t, page, "| `"+m[1]+"` |")
+		require.Contains(t, page, "| `"+m[2]+"` |")
+		require.Contains(t, page, "| `"+m[1]+"` to `"+m[2]+"` | ")
+	}
+}
+
 const (
 	sqlstatesPage   = "docs/sqlstates.md"
 	beginSQLSTATEs  = "<!-- The list is generated from the SQL functions: make golden -->\n"

@@ -34,7 +34,7 @@ func insertHistory(t *testing.T, pool *pgxpool.Pool, items [][4]int) {
 		must.Get(conn.Exec(context.Background(), "reset session_replication_role")).In(t)
 	}()
 	for _, at := range items {
-		_, err := conn.Exec(t.Context(), `
+		must.Get(conn.Exec(t.Context(), `
 			with item as (
 			    select timestamptz '2026-01-01' + nullif(greatest($1::int, -1), -1) * interval '1 ms' as created,
 			           timestamptz '2026-01-01' + nullif(greatest($2::int, -1), -1) * interval '1 ms' as claimed,
@@ -48,8 +48,7 @@ func insertHistory(t *testing.T, pool *pgxpool.Pool, items [][4]int) {
 			       case when finished is not null then 'COMPLETED'
 			            when dispatched is not null then 'DISPATCHED'
 			            else 'PENDING' end
-			from item`, at[0], at[1], at[2], at[3])
-		require.NoError(t, err)
+			from item`, at[0], at[1], at[2], at[3])).In(t)
 	}
 }
 
