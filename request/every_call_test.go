@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -154,43 +153,37 @@ func runInTrouble(t *testing.T, r *requests, component func(context.Context) err
 
 func TestWhicheverCallFailsEverySignalArrivesInOrder(t *testing.T) {
 	t.Parallel()
-	troubletest.Each(t, []troubletest.Trouble{troubletest.Unsent, troubletest.Unanswered},
-		func(t *testing.T, calls *troubletest.Calls) {
-			synctest.Test(t, func(t *testing.T) {
-				r, want := &requests{calls: calls}, []string{}
-				for e := range 3 {
-					for n := range 3 {
-						id := fmt.Sprintf("%c%d", 'a'+e, n)
-						r.signals = append(r.signals, signalRow{outcome: signalOpen, Signal: Signal{ID: int64(len(r.signals)),
-							Signal: temporal.Signal{Execution: temporal.Execution{ID: id[:1]}, RequestID: id}}})
-						want = append(want, id)
-					}
+	troubletest.Each(t, func(t *testing.T, calls *troubletest.Calls) {
+		r, want := &requests{calls: calls}, []string{}
+		for e := range 3 {
+			for n := range 3 {
+				id := fmt.Sprintf("%c%d", 'a'+e, n)
+				r.signals = append(r.signals, signalRow{outcome: signalOpen, Signal: Signal{ID: int64(len(r.signals)),
+					Signal: temporal.Signal{Execution: temporal.Execution{ID: id[:1]}, RequestID: id}}})
+				want = append(want, id)
+			}
+		}
+		delivered := 0
+		s := &Signaler{Store: r, Temporal: r, Wake: make(chan struct{}, 1), Log: slog.New(&logtest.Book{}),
+			Saw: func(outcome string, signals int, _ time.Duration) {
+				if outcome == "delivered" {
+					delivered += signals
 				}
-				delivered := 0
-				s := &Signaler{Store: r, Temporal: r, Wake: make(chan struct{}, 1), Log: slog.New(&logtest.Book{}),
-					Saw: func(outcome string, signals int, _ time.Duration) {
-						if outcome == "delivered" {
-							delivered += signals
-						}
-					}}
-				runInTrouble(t, r, s.Run, want)
-				require.Equal(t, len(want), delivered, "each counts once")
-				require.Zero(t, s.underway)
-			})
-		})
+			}}
+		runInTrouble(t, r, s.Run, want)
+		require.Equal(t, len(want), delivered, "each counts once")
+		require.Zero(t, s.underway)
+	})
 }
 
 func TestWhicheverCallFailsEveryStopArrives(t *testing.T) {
 	t.Parallel()
-	troubletest.Each(t, []troubletest.Trouble{troubletest.Unsent, troubletest.Unanswered},
-		func(t *testing.T, calls *troubletest.Calls) {
-			synctest.Test(t, func(t *testing.T) {
-				r := &requests{calls: calls}
-				for _, id := range []string{"a", "b", "c"} {
-					r.stops = append(r.stops, stopRow{Stop: temporal.Stop{Execution: temporal.Execution{ID: id}, How: "CANCEL"}})
-				}
-				s := &Stopper{Store: r, Temporal: r, Wake: make(chan struct{}, 1), Log: slog.New(&logtest.Book{})}
-				runInTrouble(t, r, s.Run, []string{"a stops", "b stops", "c stops"})
-			})
-		})
+	troubletest.Each(t, func(t *testing.T, calls *troubletest.Calls) {
+		r := &requests{calls: calls}
+		for _, id := range []string{"a", "b", "c"} {
+			r.stops = append(r.stops, stopRow{Stop: temporal.Stop{Execution: temporal.Execution{ID: id}, How: "CANCEL"}})
+		}
+		s := &Stopper{Store: r, Temporal: r, Wake: make(chan struct{}, 1), Log: slog.New(&logtest.Book{})}
+		runInTrouble(t, r, s.Run, []string{"a stops", "b stops", "c stops"})
+	})
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -189,21 +188,18 @@ func inTrouble(t *testing.T, component func(e *estate) func(context.Context) err
 	test func(t *testing.T, e *estate)) {
 	t.Helper()
 	t.Parallel()
-	troubletest.Each(t, []troubletest.Trouble{troubletest.Unsent, troubletest.Unanswered},
-		func(t *testing.T, calls *troubletest.Calls) {
-			synctest.Test(t, func(t *testing.T) {
-				e := &estate{calls: calls, began: time.Now(), stalls: map[string]bool{}}
-				stop := looptest.Run(t, component(e))
-				test(t, e)
-				stop()
-				for _, level := range []slog.Level{slog.LevelWarn, slog.LevelError} {
-					require.LessOrEqual(t, len(e.log.Errors(level)), 1)
-				}
-				if line, logged := said[calls.Troubled()]; logged {
-					require.Contains(t, e.log.Lines(), "ERROR "+line+" error="+troubletest.Err.Error())
-				}
-			})
-		})
+	troubletest.Each(t, func(t *testing.T, calls *troubletest.Calls) {
+		e := &estate{calls: calls, began: time.Now(), stalls: map[string]bool{}}
+		stop := looptest.Run(t, component(e))
+		test(t, e)
+		stop()
+		for _, level := range []slog.Level{slog.LevelWarn, slog.LevelError} {
+			require.LessOrEqual(t, len(e.log.Errors(level)), 1)
+		}
+		if line, logged := said[calls.Troubled()]; logged {
+			require.Contains(t, e.log.Lines(), "ERROR "+line+" error="+troubletest.Err.Error())
+		}
+	})
 }
 
 func TestWhicheverCallFailsAllThatIsDueIsSwept(t *testing.T) {

@@ -34,12 +34,7 @@ func (s *shredder) DeleteFinished(_ context.Context, atMost int) (Deleted, error
 	return Deleted{}, nil
 }
 
-func retaining(t *testing.T, d time.Duration, answers ...any) *shredder {
-	t.Helper()
-	return retainingIf(t, nil, d, answers...)
-}
-
-func retainingIf(t *testing.T, wanted func() bool, d time.Duration, answers ...any) *shredder {
+func retaining(t *testing.T, wanted func() bool, d time.Duration, answers ...any) *shredder {
 	t.Helper()
 	s := &shredder{answers: answers}
 	synctest.Test(t, func(t *testing.T) {
@@ -55,7 +50,7 @@ func retainingIf(t *testing.T, wanted func() bool, d time.Duration, answers ...a
 
 func TestRetentionLooksAtOnceAndOnItsInterval(t *testing.T) {
 	t.Parallel()
-	s := retaining(t, 25*time.Second, Deleted{}, troubletest.Err)
+	s := retaining(t, nil, 25*time.Second, Deleted{}, troubletest.Err)
 	require.Equal(t, []time.Duration{0, 10 * time.Second, 20 * time.Second}, s.calls)
 	require.Equal(t, []int{deleteBatch, deleteBatch, deleteBatch}, s.asked)
 	require.Equal(t, []string{"ERROR Cannot delete finished items error=connection reset"}, s.log.Lines(),
@@ -64,7 +59,7 @@ func TestRetentionLooksAtOnceAndOnItsInterval(t *testing.T) {
 
 func TestRetentionGoesOnAfterAPauseWhileThereIsMore(t *testing.T) {
 	t.Parallel()
-	s := retaining(t, 5*time.Second,
+	s := retaining(t, nil, 5*time.Second,
 		Deleted{Items: 499, DeadLetters: 1, Executions: 500, More: true}, Deleted{More: true},
 		Deleted{Items: 7, Executions: 6})
 	require.Equal(t, []time.Duration{0, deletePause, 2 * deletePause}, s.calls,
@@ -80,12 +75,12 @@ func TestRetentionStopsBetweenTwoBatches(t *testing.T) {
 		endless[n] = Deleted{Items: 1, More: true}
 	}
 	// The count is not exact: of two timers due at the same instant either may fire first.
-	s := retaining(t, time.Second-deletePause/2, endless...)
+	s := retaining(t, nil, time.Second-deletePause/2, endless...)
 	require.Len(t, s.calls, 20)
 }
 
 func TestRetentionThatIsOffAsksForNothing(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, retainingIf(t, func() bool { return false }, time.Hour).calls)
-	require.Len(t, retainingIf(t, func() bool { return true }, time.Second).calls, 1)
+	require.Empty(t, retaining(t, func() bool { return false }, time.Hour).calls)
+	require.Len(t, retaining(t, func() bool { return true }, time.Second).calls, 1)
 }

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -111,26 +110,6 @@ func TestASecretMayStandInAFileOfItsOwn(t *testing.T) {
 	require.Equal(t, "postgres://other", c.Database.URL)
 	_, err = readRunConfig(t, map[string]string{"DATABASE_URL_FILE": "/nowhere", "PGDISPATCH_WORKERS_FILE": url})
 	require.EqualError(t, err, `configuration: DATABASE_URL_FILE is "***": open /nowhere: no such file or directory`)
-}
-
-// The example names every Option with its default.
-func TestTheExampleFileIsTrue(t *testing.T) {
-	t.Parallel()
-	const path = "../../deploy/pgdispatch.yaml"
-	example := must.Get(os.ReadFile(path)).In(t)
-	defaults := configured(t, nil)
-	c := configured(t, nil, "--config", path)
-	require.Equal(t, defaults, c)
-
-	active := regexp.MustCompile(`(?m)^# ([a-z_]+: \S+)$`).ReplaceAll(example, []byte("$1"))
-	values := must.Get(readConfigFile(written(t, "active.yaml", string(active)))).In(t)
-	for _, o := range RunOptions {
-		require.Contains(t, values, o.key())
-		require.NoError(t, o.set(new(Config), values[o.key()].text))
-		if o.Default != "" {
-			require.Equal(t, o.Default, values[o.key()].text, o.key())
-		}
-	}
 }
 
 func TestAReloadTakesWhatItCanAndNamesWhatNeedsARestart(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 )
 
 // Trouble is what happens to one call.
@@ -74,20 +75,21 @@ func (c *Calls) Do(call string, effect func()) error {
 	return nil
 }
 
-// Each runs a component once without trouble, and then once for each of its calls with each trouble. The function
-// checks that the component reaches the same end.
-func Each(t *testing.T, troubles []Trouble, run func(t *testing.T, calls *Calls)) {
+// Each runs a component once without trouble, and then once for each of its calls with each trouble: with those that
+// any call may meet, and more. Each run has a bubble of synctest. The function checks that the component reaches the
+// same end.
+func Each(t *testing.T, run func(t *testing.T, calls *Calls), more ...Trouble) {
 	t.Helper()
 	var calm Calls
-	run(t, &calm)
+	synctest.Test(t, func(t *testing.T) { run(t, &calm) })
 	if len(calm.made) == 0 {
 		t.Fatal("the component makes no call")
 	}
-	for _, what := range troubles {
+	for _, what := range append([]Trouble{Unsent, Unanswered}, more...) {
 		for n, call := range calm.made {
 			t.Run(fmt.Sprintf("%d %s/%s", n+1, call, what), func(t *testing.T) {
 				t.Parallel()
-				run(t, &Calls{nth: n + 1, what: what})
+				synctest.Test(t, func(t *testing.T) { run(t, &Calls{nth: n + 1, what: what}) })
 			})
 		}
 	}

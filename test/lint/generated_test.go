@@ -50,7 +50,8 @@ func TestThePageOfTheDesignDrawsTheLifecycle(t *testing.T) {
 		}
 	}
 	out.WriteString("```\n")
-	goldentest.RequirePart(t, "docs/contributing/design.md", "<!-- generated: states -->\n", "<!-- end -->\n", out.String())
+	goldentest.RequirePart(t, "docs/contributing/design.md", "<!-- generated: states -->\n", "<!-- end -->\n",
+		out.String())
 }
 
 func TestLifecycleExplainsEveryStateAndMove(t *testing.T) {

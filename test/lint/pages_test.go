@@ -73,6 +73,19 @@ func TestEveryLinkOfTheDocsLeadsSomewhere(t *testing.T) {
 	}
 }
 
+// codeLink is a link of the web view to a page.
+var codeLink = regexp.MustCompile(`docs \+ "([^"#]+)#?([^"]*)"`)
+
+func TestEveryLinkOfTheWebViewToTheDocsLeadsSomewhere(t *testing.T) {
+	t.Parallel()
+	links := codeLink.FindAllStringSubmatch(sources(t)["internal/operate/web/frame.go"].text, -1)
+	require.NotEmpty(t, links)
+	for _, link := range links {
+		page := read(t, "docs/"+link[1])
+		require.True(t, link[2] == "" || slices.Contains(anchors(page), link[2]), link[0])
+	}
+}
+
 // emission is a line of docs/contributing/observability.md: the name, the file that emits it, and the test that checks
 // it.
 var emission = regexp.MustCompile("(?m)^\\| [^|]+ \\| `([^`]+)` \\| `([^`]+)` \\| `(Test[^`]+)` \\|")

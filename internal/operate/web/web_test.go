@@ -5,8 +5,6 @@ import (
 	"html"
 	"math"
 	"net/http/httptest"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -248,18 +246,4 @@ func TestRemediesAreLinksAndNoCommands(t *testing.T) {
 	text := get(t, &fakeReader{}, "/ui/").text()
 	require.NotRegexp(t, `<code>pgdispatch `, text[strings.Index(text, `id="attention"`):strings.Index(text,
 		`id="totals"`)])
-}
-
-func TestTheDocumentationHasWhatRemediesLinkTo(t *testing.T) {
-	t.Parallel()
-	for _, r := range remedies {
-		page, isDoc := strings.CutPrefix(r.to, docs)
-		if !isDoc {
-			continue
-		}
-		name, anchor, _ := strings.Cut(page, "#")
-		text := must.Get(os.ReadFile("../../../docs/" + name)).In(t)
-		heading := regexp.MustCompile(`(?im)^#+ ` + strings.ReplaceAll(anchor, "-", " ") + `$`)
-		require.True(t, anchor == "" || heading.Match(text), r.to)
-	}
 }

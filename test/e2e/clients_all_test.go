@@ -1,6 +1,6 @@
 //go:build clients
 
-package main
+package e2e
 
 import "os"
 
@@ -9,7 +9,7 @@ func init() {
 	if err := os.Setenv("NODE_PATH", "../../.cache/clients/node_modules"); err != nil {
 		panic(err)
 	}
-	others = []client{
+	others = []program{
 		{"enqueue.py", arguments("/usr/bin/python3", "enqueue.py"), false},
 		{"enqueue.js", arguments("node", "enqueue.js"), false},
 		{"Enqueue.java", arguments("java", "-cp", "/usr/share/java/postgresql.jar", "Enqueue.java"), false},

@@ -79,3 +79,22 @@ func TestDeployPagesExamplesConnectByVerifiedTLS(t *testing.T) {
 	}
 	require.Positive(t, mounted)
 }
+
+// The example names every Option with its default, and sets none.
+func TestTheExampleFileIsTrue(t *testing.T) {
+	t.Parallel()
+	const path = "../../deploy/pgdispatch.yaml"
+	require.Equal(t, settings(t, nil), settings(t, map[string]string{"PGDISPATCH_CONFIG": path}))
+	example := must.Get(os.ReadFile(path)).In(t)
+	active := regexp.MustCompile(`(?m)^# ([a-z_]+: \S+)$`).ReplaceAllString(string(example), "$1")
+	all := filepath.Join(t.TempDir(), "active.yaml")
+	require.NoError(t, os.WriteFile(all, []byte(active), 0o600))
+	settings(t, map[string]string{"PGDISPATCH_CONFIG": all})
+	for _, o := range config.RunOptions {
+		line := "\n" + strings.ReplaceAll(o.Flag, "-", "_") + ": "
+		require.Contains(t, active, line)
+		if o.Default != "" {
+			require.Contains(t, active, line+o.Default+"\n")
+		}
+	}
+}

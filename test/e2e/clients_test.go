@@ -1,4 +1,4 @@
-package main
+package e2e
 
 import (
 	"os"
@@ -13,16 +13,16 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-func TestMain(m *testing.M) { sqltest.Main(m) }
-
 const (
+	clientsDirectory = checkout + "/docs/clients"
+
 	workspace   = "0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01"
 	definition  = "5a3f8d0c-2d0e-4b59-8a0c-0f6d2d3f7e02"
 	traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 )
 
-// client is a command that takes a workspace, a definition and an order.
-type client struct {
+// program is a command that takes a workspace, a definition and an order.
+type program struct {
 	file    string
 	command func(definition, order string) []string
 	digest  bool // whether it also calls pgdispatch.enqueue
@@ -33,10 +33,10 @@ func arguments(command ...string) func(string, string) []string {
 }
 
 // others need tools that are not installed everywhere: see clients_all_test.go.
-var others []client
+var others []program
 
-func everyClient() []client {
-	return append([]client{
+func everyClient() []program {
+	return append([]program{
 		{"enqueue.go", arguments("go", "run", "."), true},
 		{"enqueue.sql", func(definition, order string) []string {
 			return []string{"psql", "", "--no-psqlrc", "-v", "workspace=" + workspace, "-v", "definition=" + definition,
@@ -52,7 +52,7 @@ func TestEveryClientEnqueuesInATransactionAndKnowsARefusal(t *testing.T) {
 	}
 }
 
-func tryClient(t *testing.T, c client) {
+func tryClient(t *testing.T, c program) {
 	url := sqltest.URL(t)
 	pool := sqltest.Pool(t, url)
 	for _, statement := range []string{
@@ -71,6 +71,7 @@ func tryClient(t *testing.T, c client) {
 			}
 		}
 		command := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		command.Dir = clientsDirectory
 		address, _, _ := strings.Cut(strings.TrimPrefix(url, "postgres://postgres@"), "?")
 		command.Env = append(os.Environ(), "DATABASE_URL="+url, "JDBC_URL=jdbc:postgresql://"+address+"?user=postgres",
 			"TRACEPARENT="+traceparent)
