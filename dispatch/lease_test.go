@@ -124,6 +124,15 @@ func TestHeldLeaseLastsFromTheSendingOfItsHeartbeat(t *testing.T) {
 	})
 }
 
+func TestALaterClaimOfAnItemEndsItsEarlierLease(t *testing.T) {
+	t.Parallel()
+	h := newHeld(time.Minute)
+	earlier, lose := context.WithCancelCause(t.Context())
+	h.add(&claim.Item{ID: 1, Token: 1, Deadline: time.Now().Add(time.Minute)}, lose)
+	h.add(&claim.Item{ID: 1, Token: 2, Deadline: time.Now().Add(time.Minute)}, func(error) {})
+	require.ErrorIs(t, context.Cause(earlier), claim.ErrLost)
+}
+
 func TestHeartbeatsAnswerIsNotHeldAgainstALaterClaim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

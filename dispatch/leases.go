@@ -32,11 +32,14 @@ type lease struct {
 func newHeld(d time.Duration) *held { return &held{lease: d, leases: map[int64]*lease{}} }
 
 // add tracks an item's lease until it is released. If the lease is lost before settling is called, lose is called with
-// claim.ErrLost.
+// claim.ErrLost. An earlier lease of the same item is lost: Postgres has given the item again.
 func (h *held) add(item *claim.Item, lose context.CancelCauseFunc) *lease {
 	l := &lease{id: item.ID, token: item.Token, deadline: item.Deadline, lose: lose}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if earlier := h.leases[l.id]; earlier != nil {
+		earlier.lost()
+	}
 	h.leases[l.id] = l
 	if h.firesAt.IsZero() || l.deadline.Before(h.firesAt) {
 		h.fireAt(l.deadline)

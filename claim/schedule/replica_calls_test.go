@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
@@ -15,6 +16,7 @@ type call struct {
 	of    *replica
 	name  string
 	about int64 // what orders calls of the same name
+	token int64 // of the item that is started or looked for
 	came  int
 	gone  bool // nobody waits for its answer
 	stage byte // sent, open or done
@@ -37,6 +39,9 @@ const (
 // send registers a call and waits for its answer.
 func (w *world) send(ctx context.Context, c *call) error {
 	c.answer = make(chan error, 1)
+	if w.lies == "starts outlive their leases" && c.name == "start" {
+		ctx = context.WithoutCancel(ctx)
+	}
 	w.mu.Lock()
 	if c.of.dead {
 		w.mu.Unlock()
@@ -66,8 +71,8 @@ func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, err
 	claims, reads, signals := false, true, false
 	for _, one := range all {
 		switch one.name {
-		case "claim", "claim_single", "claim_head":
-			claims = true
+		case "claim", "lock_claims", "claim_head":
+			claims = w.lies != "claims take no turns"
 		case "signal_take":
 			signals = true
 		case "dispatched", "retry", "release", "fail", "heartbeat":
@@ -83,7 +88,9 @@ func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, err
 	}
 	c.blocked = func() bool { return claims && w.tables.Claims() || signals && w.takes() || w.tables.Locked(items) }
 	c.run = func() (error, bool) {
-		c.tx = w.tables.Begin(!d.async)
+		if c.tx = w.tables.Begin(!d.async); claims {
+			d.of.carried = all[0].name == "dispatched"
+		}
 		for _, one := range all {
 			found := handlers[one.name](w, d.of, c.tx, one.args)
 			if refused := w.refusal; refused != nil {
@@ -149,6 +156,10 @@ func (w *world) locks() (all []*call) {
 
 // goes takes a call as far as the choices say.
 func (w *world) goes(c *call) {
+	slow := func(name string) bool { return strings.Contains(c.name, name) }
+	if !w.calm && !c.gone && slices.ContainsFunc(w.slow, slow) && w.IntN(8) > 0 {
+		return
+	}
 	if c.stage == isSent {
 		if c.gone && w.IntN(2) == 0 || w.rare(40) {
 			w.count("unsent")

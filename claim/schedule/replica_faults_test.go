@@ -34,7 +34,11 @@ func (w *world) fault() {
 	case 5:
 		item := int64(max(w.tables.Rows()-w.IntN(10), 1))
 		w.say("a trigger rejects item %d", item)
-		w.tables.Refuses[item] = true
+		if w.IntN(2) == 0 {
+			w.tables.Refuses[item] = true
+		} else {
+			w.tables.RefusesEnd[item] = true
+		}
 	case 6:
 		w.count("failovers")
 		w.say("a standby takes over that has not received the last commits")
@@ -50,7 +54,13 @@ func (w *world) fault() {
 
 // alters changes a setting or a limit.
 func (w *world) alters() {
-	switch w.IntN(5) {
+	switch w.IntN(7) {
+	case 5, 6:
+		workspace := w.IntN(w.tables.Workspaces())
+		w.say("the graph of workspace %d changes", workspace)
+		tx := w.tables.Begin(false)
+		w.tables.ChangeGraph(tx, workspace)
+		w.commits(tx, true)
 	case 0, 1:
 		workspace, limit, burst, plan := w.IntN(w.tables.Workspaces()), w.IntN(4), w.IntN(6), w.IntN(2) == 1
 		w.say("workspace %d is limited to %d, %d", workspace, limit, burst)
@@ -61,10 +71,18 @@ func (w *world) alters() {
 		workspace, rate := w.IntN(w.tables.Workspaces()), []float64{0, 0.5, 1, 2.5}[w.IntN(4)]
 		w.say("workspace %d may start %.1f a second", workspace, rate)
 		w.changes(func(tx *schedule.SimulatedTx) { w.tables.RateWorkspace(tx, workspace, rate) })
+		w.forgetDeclined()
 	default:
 		w.count("pauses")
 		w.changes(func(tx *schedule.SimulatedTx) { w.tables.Pause(tx, !w.tables.Paused()) })
 		w.say("claims are paused: %t", w.tables.Paused())
+	}
+}
+
+// forgetDeclined counts what is declined anew.
+func (w *world) forgetDeclined() {
+	for _, r := range w.replicas {
+		clear(r.rated)
 	}
 }
 
@@ -91,6 +109,7 @@ func (w *world) limitsKey(least int) {
 // crash ends all transactions and connections.
 func (w *world) crash(failover bool) {
 	w.tables.Crash(failover)
+	w.forgetDeclined()
 	w.told = map[any]*wakes{}
 	for _, c := range slices.Clone(w.calls) {
 		if !c.temporal() {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
-	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	statements "github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -63,6 +62,8 @@ func itemsOf(executions []string) []int64 {
 }
 
 func claims(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
+	w.claimsAlone()
+	of.declined = 0
 	return w.claimed(of, w.tables.Claim(tx, of.n, args[2].(*string) != nil, w.proposed(args[4].(string))), false)
 }
 
@@ -126,15 +127,23 @@ func claimsSingle(w *world, of *replica, tx *schedule.SimulatedTx, args []any) t
 		Entries: []schedule.Entry{{Workspace: schedule.WorkspaceID(workspace), Priority: args[8].(int), Items: args[9].(int),
 			From:    schedule.Position{Due: args[10].(time.Time), ID: args[11].(int64)},
 			Receipt: schedule.Receipt{Floor: args[12].(int64), Held: args[13].(int), To: args[14].(int64)}}}}
+	w.claimsAlone()
 	w.tables.Allow(nil, nil)
-	return w.claimed(of, w.tables.Single(tx, of.n, args[2].(*string) != nil, p), true)
+	c := w.tables.Single(tx, of.n, args[2].(*string) != nil, p)
+	of.declines(p.Entries[0].Workspace, c, epoch == uuid.Nil || w.lies == "epochs are not known")
+	return w.claimed(of, c, true)
+}
+
+// refuses ends a statement by an error of a user's trigger.
+func (w *world) refuses() {
+	w.count("refused")
+	w.refusal = &pgconn.PgError{Severity: "ERROR", Code: "P0001", Message: "not this item"}
 }
 
 // claimed are the rows of a claim. The standing is in the first row if it was claimed by claim_single.
 func (w *world) claimed(of *replica, c schedule.SimulatedClaim, single bool) (rows table) {
 	if c.Refused {
-		w.count("refused")
-		w.refusal = &pgconn.PgError{Severity: "ERROR", Code: "P0001", Message: "not this item"}
+		w.refuses()
 		return nil
 	}
 	for _, i := range c.Items {
@@ -151,7 +160,7 @@ func (w *world) claimed(of *replica, c schedule.SimulatedClaim, single bool) (ro
 	} else {
 		rows = append(rows, standing)
 	}
-	if standing["standing"] = []byte(c.Standing); w.rare(150) {
+	if standing["standing"] = []byte(c.Standing); w.rare(150) || of.unread(60) {
 		w.count("unreadable")
 		standing["standing"] = [][]byte{[]byte("{}"), []byte("?"), nil}[w.IntN(3)]
 	}
@@ -161,9 +170,11 @@ func (w *world) claimed(of *replica, c schedule.SimulatedClaim, single bool) (ro
 func (w *world) claimedRow(i schedule.SimulatedItem, problem string) map[string]any {
 	return map[string]any{
 		"id": i.ID, "token": i.Token, "execution_id": executionOf(i.ID), "workspace_id": uuid.UUID(i.Workspace).String(),
-		"workflow_definition_id": "", "workflow_definition_version_id": "v", "namespace": w.namespaceOf(i.Workspace),
-		"kind": "workflow", "workflow_type": "Order", "task_queue": "orders", "input": "envelope",
-		"execution_timeout": time.Duration(0), "version_revision": "1", "params": []byte("{}"), "traceparent": "",
+		"workflow_definition_id": "", "workflow_definition_version_id": uuid.UUID(i.Workspace).String(),
+		"namespace": w.namespaceOf(i.Workspace),
+		"kind":      "workflow", "workflow_type": "Order", "task_queue": "orders", "input": "envelope",
+		"execution_timeout": time.Duration(0), "version_revision": fmt.Sprint(w.tables.Graph(i.Workspace).Revision),
+		"params": []byte("{}"), "traceparent": "",
 		"attempt_count": i.Attempts, "failure_count": i.Failures, "max_attempts": 3, "outcome_unknown": i.Unanswered,
 		"unanswered_for": i.UnansweredFor, "problem": problem, "waited": i.Waited, "priority": i.Priority,
 		"start_options": []byte(nil), "limit_key": i.Key, "workflow_id": "", "workflow_id_policy": "",
@@ -181,6 +192,13 @@ func idRows(ids []int64) (rows table) {
 func settles(verb string) handler {
 	return func(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
 		ids, tokens := args[0].([]int64), args[1].([]int64)
+		for _, id := range ids {
+			if w.tables.RefusesEnd[id] {
+				w.passedOver[id] = true
+				w.refuses()
+				return nil
+			}
+		}
 		var settled []int64
 		for n, id := range ids {
 			var delay time.Duration
@@ -225,6 +243,7 @@ func lastToken(w *world, _ *replica, _ *schedule.SimulatedTx, _ []any) table {
 
 func unlocked(w *world, _ *replica, _ *schedule.SimulatedTx, args []any) table {
 	return idRows(slices.DeleteFunc(slices.Clone(args[0].([]int64)), func(id int64) bool {
+		w.passedOver[id] = w.passedOver[id] || w.tables.Locked([]int64{id})
 		return w.tables.Locked([]int64{id})
 	}))
 }
@@ -263,6 +282,9 @@ func load(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows tabl
 		if key := args[3].(*string); key != nil {
 			after.Key = *key
 		}
+	}
+	if after == nil {
+		clear(of.rated)
 	}
 	head, all := w.tables.Load(after, args[4].(int))
 	row := func() map[string]any {
@@ -305,9 +327,14 @@ func enqueuedBefore(w *world, _ *replica, _ *schedule.SimulatedTx, args []any) (
 	return rows
 }
 
-func nodeIDs(_ *world, _ *replica, _ *schedule.SimulatedTx, args []any) (rows table) {
+func nodeIDs(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows table) {
+	if of.unread(8) {
+		w.refusal = errCut
+	}
 	for _, id := range args[0].([]string) {
-		rows = append(rows, map[string]any{"id": id, "revision": "1", "node_ids": "[]"})
+		graph := w.tables.Graph(schedule.WorkspaceID(uuid.MustParse(id)))
+		rows = append(rows, map[string]any{"id": id, "revision": fmt.Sprint(graph.Revision),
+			"node_ids": fmt.Sprint(graph.Nodes)})
 	}
 	return rows
 }
@@ -323,70 +350,4 @@ func sweep(w *world, of *replica, tx *schedule.SimulatedTx, _ []any) table {
 
 func bringBack(*world, *replica, *schedule.SimulatedTx, []any) table {
 	return table{{"times": 0, "more": false, "open_to": int64(1)}}
-}
-
-func finish(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
-	first := w.tables.Finish(tx, itemOf(args[0].(string)))
-	w.say("%s records the end of %d: %t", of.name, itemOf(args[0].(string)), first)
-	return table{{"finish": first}}
-}
-
-func finishAll(w *world, of *replica, tx *schedule.SimulatedTx, args []any) (rows table) {
-	for _, execution := range args[0].([]string) {
-		if item := itemOf(execution); !w.tables.Locked([]int64{item}) {
-			rows = append(rows, map[string]any{"id": execution, "first": w.tables.Finish(tx, item)})
-		}
-	}
-	w.say("%s records the ends of %v", of.name, itemsOf(args[0].([]string)))
-	return rows
-}
-
-func adopt(w *world, of *replica, tx *schedule.SimulatedTx, args []any) (rows table) {
-	taken := w.tables.Adopt(tx, of.n, args[1].(int), itemsOf(args[2].([]string)), w.alive)
-	for _, item := range taken {
-		rows = append(rows, map[string]any{"id": executionOf(item), "workflow_id": "", "run_id": "run", "namespace": "",
-			"kind": "workflow"})
-	}
-	w.say("%s adopts %v", of.name, taken)
-	return rows
-}
-
-func swapWatches(*world, *replica, *schedule.SimulatedTx, []any) table { return nil }
-
-func giveUpWatches(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
-	w.tables.GiveUpWatches(tx, of.n, itemsOf(args[1].([]string)))
-	return nil
-}
-
-func signalTake(w *world, of *replica, tx *schedule.SimulatedTx, args []any) (rows table) {
-	var settled []schedule.SettledSignal
-	for n, id := range args[0].([]int64) {
-		settled = append(settled, schedule.SettledSignal{ID: id, Try: args[1].([]int)[n], Outcome: args[2].([]string)[n],
-			Failed: args[3].([]*string)[n] != nil, Run: postgres.OrZero(args[4].([]*string)[n])})
-	}
-	t := w.tables.TakeSignals(tx, settled, itemsOf(args[5].([]string)), args[6].(int))
-	row := func() map[string]any {
-		r := map[string]any{"workflow_id": "", "namespace": "", "name": "go", "payload": []byte(nil), "signals": 1}
-		for _, name := range []string{"execution_id", "run_id", "id", "tries", "request_id", "send_to", "waited", "next_in",
-			"given_up", "waits", "unanswered"} {
-			r[name] = nil
-		}
-		rows = append(rows, r)
-		return r
-	}
-	for _, one := range t.Now {
-		r := row()
-		r["id"], r["execution_id"], r["tries"], r["request_id"] = one.ID, executionOf(one.Item), one.Try, fmt.Sprint(one.ID)
-		if r["unanswered"] = one.Doubtful; one.Run != "" {
-			r["send_to"] = one.Run
-		}
-	}
-	for _, item := range t.GivenUp {
-		r := row()
-		r["execution_id"], r["given_up"] = executionOf(item), "workflow had ended"
-	}
-	r := row()
-	r["next_in"], r["waits"] = t.NextIn, t.Waits
-	w.say("%s settles the signals %v, takes %v and gives up those of %v", of.name, settled, t.Now, t.GivenUp)
-	return rows
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/claim/schedule"
 	"github.com/pgdispatch/pgdispatch/complete"
 	"github.com/pgdispatch/pgdispatch/dispatch"
 	"github.com/pgdispatch/pgdispatch/notify"
@@ -25,6 +26,12 @@ type replica struct {
 	deaf  bool     // its listener is not connected
 	notes []string // notifications that have not arrived
 
+	lost       map[claim.Held]bool          // leases that it was told are lost while it started their items
+	unreported map[int64]bool               // started items that were settled and not reported
+	carried    bool                         // its last claim settled items
+	declined   int                          // claims in a row that claim_single declined
+	rated      map[schedule.WorkspaceID]int // the same since the last load, by workspace
+
 	claims   *claim.Store
 	dispatch *dispatch.Dispatcher
 	watcher  *complete.Watcher
@@ -40,7 +47,8 @@ type replica struct {
 // join starts another replica.
 func (w *world) join() {
 	n := len(w.all) + 1
-	r := &replica{world: w, n: n, name: fmt.Sprint("r", n), sweeps: make(chan struct{}, 1)}
+	r := &replica{world: w, n: n, name: fmt.Sprint("r", n), sweeps: make(chan struct{}, 1),
+		lost: map[claim.Held]bool{}, unreported: map[int64]bool{}, rated: map[schedule.WorkspaceID]int{}}
 	poll := 5 * time.Second
 	if w.quiet {
 		poll = time.Hour
@@ -54,10 +62,14 @@ func (w *world) join() {
 		MaxWatches: 8, Freed: func() { r.wake.Ring("completion") }, Log: log}
 	r.claims.CanWatch = r.watcher.HasRoom
 	r.gate = &notify.Gate{Connect: r.connect, Interval: poll, Shutting: func() { r.wake.Ring("gate") }, Log: log}
-	r.dispatch = &dispatch.Dispatcher{Store: r.claims, Starter: starter{r}, Workers: perHost, Lease: lease,
-		StartTimeout: 3 * time.Second, DrainTimeout: 5 * time.Second, Wake: &r.wake, Gate: r.gate,
+	r.dispatch = &dispatch.Dispatcher{Store: leases{r.claims, r}, Starter: starter{r}, Workers: perHost, Lease: lease,
+		StartTimeout: []time.Duration{3 * time.Second, 9 * time.Second}[n%2], DrainTimeout: 5 * time.Second,
+		Wake: &r.wake, Gate: r.gate,
 		Namespaces: func() []string { return []string{"a", "b"} }, Log: log,
 		Dispatched: func(item *claim.Item, runID string) {
+			w.mu.Lock()
+			delete(r.unreported, item.ID)
+			w.mu.Unlock()
 			execution := item.Execution()
 			execution.RunID = runID
 			r.watcher.Watch(execution)

@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ type starter struct{ of *replica }
 
 func (s starter) Start(ctx context.Context, item claim.Item) (runID string, outcome engine.Outcome, err error) {
 	w, m := s.of.world, &s.of.world.temporal
-	c := &call{of: s.of, name: "start", about: item.ID}
+	c := &call{of: s.of, name: "start", about: item.ID, token: item.Token}
 	c.outcome = engine.Unanswered
 	refuses := func(outcome engine.Outcome) (error, bool) {
 		c.outcome = outcome
@@ -98,6 +99,7 @@ func (s starter) Start(ctx context.Context, item claim.Item) (runID string, outc
 		return errors.New(outcome.String()), false
 	}
 	c.run = func() (error, bool) {
+		w.broken = cmp.Or(w.broken, w.nodes(item))
 		switch {
 		case m.blocked[item.Namespace]:
 			return refuses(engine.Blocked)
@@ -105,7 +107,7 @@ func (s starter) Start(ctx context.Context, item claim.Item) (runID string, outc
 			return refuses(engine.Unreached)
 		case w.rare(40):
 			return refuses(engine.Retryable)
-		case w.rare(200):
+		case w.rare(200), item.Unanswered && w.rare(20):
 			return refuses(engine.Permanent)
 		case w.rare(40):
 			return refuses(engine.Throttled)
@@ -120,7 +122,8 @@ func (s starter) Start(ctx context.Context, item claim.Item) (runID string, outc
 		c.outcome = engine.Started
 		return nil, w.rare(15)
 	}
-	if err = w.send(ctx, c); err != nil && (errors.Is(err, errCut) || ctx.Err() != nil) {
+	err = w.send(ctx, c)
+	if s.of.givenUp(ctx, item); err != nil && (errors.Is(err, errCut) || ctx.Err() != nil) {
 		if w.lies == "an unanswered start was not sent" {
 			return "", engine.NotSent, err
 		}
@@ -131,7 +134,7 @@ func (s starter) Start(ctx context.Context, item claim.Item) (runID string, outc
 
 func (s starter) Find(ctx context.Context, item claim.Item) (runID string, outcome engine.Outcome, err error) {
 	m := &s.of.world.temporal
-	c := &call{of: s.of, name: "find", about: item.ID}
+	c := &call{of: s.of, name: "find", about: item.ID, token: item.Token}
 	c.run = func() (error, bool) {
 		if m.away {
 			return errors.New("no connection"), false

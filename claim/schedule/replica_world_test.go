@@ -46,7 +46,12 @@ type world struct {
 	broken     string         // what is wrong; empty if nothing is
 	counts     map[string]int // how often each fault came
 	log        bytes.Buffer
-	verbose    bool // logs each answer
+	verbose    bool                  // logs each answer
+	slow       []string              // what calls are about that take long
+	atOnce     int                   // claims since the last step
+	passedOver map[int64]bool        // items whose rows were found locked, or whose settle was rejected
+	unseen     bool                  // an item was enqueued that no trigger saw
+	kept       *schedule.SimulatedTx // an application's transaction that stays open
 
 	mu    sync.Mutex // held by whoever changes the world
 	calls []*call
@@ -61,7 +66,12 @@ type wakes struct {
 
 func newWorld(choices *schedule.Choices, quiet bool, lies string) *world {
 	w := &world{Rand: rand.New(choices), choices: choices, lies: lies, quiet: quiet, told: map[any]*wakes{},
-		counts: map[string]int{}}
+		counts: map[string]int{}, passedOver: map[int64]bool{}}
+	for _, name := range []string{"heartbeat", "claim", "start", "find", "dispatched"} {
+		if !quiet && w.IntN(8) == 7 {
+			w.slow = append(w.slow, name)
+		}
+	}
 	var limits, bursts []int
 	for range 1 + w.IntN(3) {
 		limits, bursts = append(limits, 1+w.IntN(3)), append(bursts, w.IntN(6))
@@ -109,6 +119,8 @@ func (w *world) step() {
 	synctest.Wait()
 	w.mu.Lock()
 	w.steps++
+	w.atOnce = 0
+	w.broken = cmp.Or(w.broken, w.beyondLeases())
 	passes := w.does()
 	w.mu.Unlock()
 	time.Sleep(passes)
@@ -186,7 +198,7 @@ func (w *world) passes() time.Duration {
 		d = time.Millisecond // a call that times out is a fault
 	}
 	if w.rare(30) {
-		d = lease + time.Second // everything hangs
+		d = []time.Duration{lease + time.Second, lease - time.Second/2, lease / 2}[w.IntN(3)] // everything hangs
 	}
 	return d
 }
@@ -201,7 +213,7 @@ func (w *world) timesOut(c *call) {
 // applications are the open transactions of applications.
 func (w *world) applications() (open []*schedule.SimulatedTx) {
 	for _, tx := range w.tables.Open() {
-		if !slices.ContainsFunc(w.calls, func(c *call) bool { return c.tx == tx }) {
+		if tx != w.kept && !slices.ContainsFunc(w.calls, func(c *call) bool { return c.tx == tx }) {
 			open = append(open, tx)
 		}
 	}
@@ -209,6 +221,11 @@ func (w *world) applications() (open []*schedule.SimulatedTx) {
 }
 
 func (w *world) enqueues() {
+	if w.rare(300) {
+		w.say("no trigger sees that item %d is enqueued", w.tables.InsertUnseen(w.IntN(w.tables.Workspaces())))
+		w.unseen = true
+		return
+	}
 	tx := w.tables.Begin(w.IntN(4) != 0)
 	workspace, priority := w.IntN(w.tables.Workspaces()), w.IntN(3)
 	for range 1 + w.IntN(3) {

@@ -34,6 +34,7 @@ type simRow struct {
 	attempts, failures, watcher int
 	over                        bool
 	run                         string
+	claimedAt                   int // the step
 }
 
 // waits puts an item back.
@@ -120,6 +121,8 @@ type simPostgres struct {
 	forgotten map[int64]bool      // items that a failover has changed
 	parked    map[int64]time.Time // items that claims skip until then
 	paused    bool                // by the settings
+	graphs    graphTable
+	steps     int
 	// Lies is a planted mistake: see TestTheSimulationSeesWhatIsPlanted.
 	Lies string
 }
@@ -361,8 +364,9 @@ func (p *simPostgres) take(tx *simTx, owner int, r *simRow) *simRow {
 	next := p.change(tx, r)
 	p.last++
 	next.status, next.token, next.owner, next.lease = rowClaimed, p.last, owner, p.now.Add(simLease)
+	next.claimedAt = p.steps
 	if p.Lies == "leases end early" {
-		next.lease = p.now.Add(time.Second)
+		next.lease = p.now.Add(3 * time.Second)
 	}
 	return next
 }

@@ -257,6 +257,20 @@ func (s *Simulated) SetAlive(alive func(int) bool) { s.alive = alive }
 // Workspaces is how many there are.
 func (s *Simulated) Workspaces() int { return len(s.limits) - 1 }
 
+// InsertUnseen adds an item that no trigger sees.
+func (s *Simulated) InsertUnseen(workspace int) int64 {
+	tx := s.begin(true)
+	row := s.insert(tx, WorkspaceID{byte(workspace + 1)}, "", 0, s.now)
+	row.xid, tx.rows[0].xid = 0, 0
+	s.close(tx, true)
+	return row.id
+}
+
+// HasExpired reports whether a lease has ended that was not settled.
+func (s *Simulated) HasExpired() bool {
+	return slices.ContainsFunc(s.rows, func(r *simRow) bool { return r.status == rowClaimed && !r.lease.After(s.now) })
+}
+
 // Payloads are the notifications of a transaction if the gate is shut: see the triggers in sql/schema/item.sql.
 func (s *Simulated) Payloads(tx *SimulatedTx) (all []string) {
 	first, keyed := map[string]time.Time{}, false

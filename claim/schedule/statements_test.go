@@ -14,8 +14,8 @@ import (
 // transaction that the caller commits.
 type Simulated struct {
 	simPostgres
-	// Refuses are items whose claim a user's trigger rejects.
-	Refuses map[int64]bool
+	// Refuses are items whose claim a user's trigger rejects, and RefusesEnd those whose settle it rejects.
+	Refuses, RefusesEnd map[int64]bool
 	// Beyond counts the items that claims have given beyond the limits of their workspaces, as bursts.
 	Beyond int
 	// Full is a limit key without room; empty if there is none.
@@ -38,13 +38,15 @@ func NewSimulated(r *rand.Rand, limits, bursts []int) *Simulated {
 }
 
 func emptySimulated(r *rand.Rand) *Simulated {
-	return &Simulated{ended: map[int64]bool{}, Refuses: map[int64]bool{}, simPostgres: simPostgres{r: r,
-		parked: map[int64]time.Time{}, forgotten: map[int64]bool{}, rates: map[WorkspaceID]float64{},
-		buckets: map[WorkspaceID]simBucket{}, paces: map[WorkspaceID]*simPace{}}}
+	return &Simulated{ended: map[int64]bool{}, Refuses: map[int64]bool{}, RefusesEnd: map[int64]bool{},
+		simPostgres: simPostgres{r: r,
+			parked: map[int64]time.Time{}, forgotten: map[int64]bool{}, rates: map[WorkspaceID]float64{},
+			buckets: map[WorkspaceID]simBucket{}, paces: map[WorkspaceID]*simPace{},
+			graphs: graphTable{newest: map[WorkspaceID]SimulatedGraph{}, replace: map[int]int{}}}}
 }
 
 // SetNow sets the clock of Postgres.
-func (s *Simulated) SetNow(now time.Time) { s.now = now }
+func (s *Simulated) SetNow(now time.Time) { s.now, s.steps = now, s.steps+1 }
 
 // Begin begins a transaction, whose commit a crash may lose unless it is synchronous.
 func (s *Simulated) Begin(sync bool) *SimulatedTx { return s.begin(sync) }
@@ -107,13 +109,17 @@ type SimulatedItem struct {
 type SimulatedClaim struct {
 	Items    []SimulatedItem
 	Standing string
+	// Declined means that only the statement claim can serve it, and Rated that this is because of a rate.
+	Declined, Rated bool
 	// Refused means that a user's trigger rejects one of the items, so that the transaction must be rolled back.
 	Refused bool
 }
 
 // Allow limits the items of lanes for the next claims, as the proposals say.
 func (s *Simulated) Allow(lanes map[string]int, laneOf func(WorkspaceID) string) {
-	s.allowed, s.laneOf = lanes, laneOf
+	if s.allowed, s.laneOf = lanes, laneOf; s.Lies == "lanes are not limited" {
+		s.allowed = nil
+	}
 }
 
 // Head is the statement claim_head: the first item that a claim is about to take, or none.
@@ -139,10 +145,11 @@ func (s *Simulated) Park(id int64) (isNew bool) {
 func (s *Simulated) Single(tx *SimulatedTx, owner int, watches bool, p Proposal) SimulatedClaim {
 	expired := func(r *simRow) bool { return r.status == rowClaimed && !r.lease.After(s.now) }
 	_, rated := s.rates[p.Entries[0].Workspace]
+	rated = rated || s.Lies == "each claim of one key queue is declined"
 	if rated || slices.ContainsFunc(s.rows, expired) || s.epoch == (Epoch{}) || s.epoch != p.Epoch {
 		s.claiming = tx
 		answer := Answer{At: s.now, Epoch: s.epoch, Last: s.last, Room: SimulatedW, Standings: make([]Standing, 1)}
-		return SimulatedClaim{Standing: s.standingOf(p, answer, nil, true)}
+		return SimulatedClaim{Standing: s.standingOf(p, answer, nil, true), Declined: true, Rated: rated}
 	}
 	return s.Claim(tx, owner, watches, p)
 }
@@ -237,11 +244,19 @@ func (s *Simulated) held(owner int, id, token int64) *simRow {
 	return row
 }
 
+// LeaseLeft is how long a lease lasts. Negative means that it has ended.
+func (s *Simulated) LeaseLeft(id, token int64) time.Duration {
+	if row := s.rows[id]; row.status == rowClaimed && row.token == token {
+		return row.lease.Sub(s.now)
+	}
+	return -1
+}
+
 // Settle is one of the statements dispatched, retry, release and fail. It returns whether it ended the claim.
 func (s *Simulated) Settle(tx *SimulatedTx, owner int, verb string, id, token int64, delay time.Duration,
 	unanswered bool, watcher int, run string) bool {
 	row := s.held(owner, id, token)
-	if row == nil {
+	if row == nil || s.Lies == "settles change nothing" {
 		return false
 	}
 	next := s.change(tx, row)
@@ -281,6 +296,9 @@ func (s *Simulated) Heartbeat(tx *SimulatedTx, owner int, id, token int64, lease
 	if row == nil {
 		return false
 	}
+	if s.Lies == "lost leases are not told" {
+		return false
+	}
 	s.change(tx, row).lease = s.now.Add(lease)
 	return true
 }
@@ -289,7 +307,7 @@ func (s *Simulated) Heartbeat(tx *SimulatedTx, owner int, id, token int64, lease
 func (s *Simulated) ReleaseUnread(tx *SimulatedTx, owner int, after, last int64) {
 	for _, row := range s.rows {
 		mine := row.owner == owner && row.status == rowClaimed && row.token > after && row.token <= last
-		if mine && row.lease.After(s.now) && !row.locked {
+		if mine && row.lease.After(s.now) && !row.locked && s.Lies != "unread claims are kept" {
 			next := s.change(tx, row)
 			next.owner = 0
 			next.waits()

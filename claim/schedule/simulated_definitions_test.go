@@ -1,0 +1,48 @@
+package schedule
+
+// The definitions of the simulated Postgres: each workspace has one, whose graph changes.
+
+// SimulatedGraph is the newest version of a workspace's definition.
+type SimulatedGraph struct {
+	Revision int64 // the transaction that wrote it, whose ID may be used again after a crash
+	Nodes    int   // names its nodes, which differ at every change
+}
+
+// graphTable are the definitions by workspace.
+type graphTable struct {
+	newest  map[WorkspaceID]SimulatedGraph
+	nodes   int
+	replace map[int]int // at which step a graph was replaced or lost
+}
+
+// ChangeGraph changes the definition of a workspace. A crash may undo it.
+func (s *Simulated) ChangeGraph(tx *SimulatedTx, workspace int) {
+	id, of := WorkspaceID{byte(workspace + 1)}, &s.graphs
+	of.nodes++
+	next := SimulatedGraph{tx.xid, of.nodes}
+	if s.Lies == "revisions stay" {
+		next.Revision = 0
+	}
+	tx.commits = func() {
+		was := s.Graph(id)
+		of.newest[id], of.replace[was.Nodes] = next, s.steps
+		tx.undo = func() {
+			of.newest[id], of.replace[next.Nodes] = was, s.steps
+			delete(of.replace, was.Nodes)
+		}
+	}
+}
+
+// Graph is the newest version of a workspace's definition.
+func (s *Simulated) Graph(id WorkspaceID) SimulatedGraph {
+	if graph, changed := s.graphs.newest[id]; changed {
+		return graph
+	}
+	return SimulatedGraph{0, -int(id[0])}
+}
+
+// IsOutdated reports whether a graph was no longer the newest of a definition when an item was claimed.
+func (s *Simulated) IsOutdated(nodes int, item int64) bool {
+	at, replaced := s.graphs.replace[nodes]
+	return replaced && at < s.rows[item].claimedAt
+}
