@@ -36,7 +36,8 @@ type refusedHead struct {
 }
 
 // inHalves calls do, which returns the IDs of the items it updated. If some items are rejected, inHalves bisects the
-// batch to update the others, and returns the errors of the rejected ones.
+// batch to update the others, and returns the errors of the rejected ones. Any other error is returned alone, because
+// the call can be repeated.
 func inHalves[T any](items []T, do func([]T) ([]int64, error)) ([]int64, error) {
 	moved, err := do(items)
 	if len(items) <= 1 || !postgres.IsRefused(err) {
@@ -48,7 +49,10 @@ func inHalves[T any](items []T, do func([]T) ([]int64, error)) ([]int64, error) 
 		return first, err
 	}
 	second, others := inHalves(items[half:], do)
-	return append(first, second...), errors.Join(err, others)
+	if others == nil || postgres.IsRefused(others) {
+		others = errors.Join(err, others)
+	}
+	return append(first, second...), others
 }
 
 // claimAround claims what it can after a claim was rejected with err. It halves the claim until it asks for one item,

@@ -1,9 +1,11 @@
 package claim
 
 import (
+	"io"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
@@ -118,6 +120,19 @@ func TestItemsBesideOneThatIsRefusedAreSettledAndRenewed(t *testing.T) {
 	require.ErrorContains(t, err, "audit says no")
 	require.True(t, postgres.IsRefused(err))
 	require.Len(t, settled, len(items)-1)
+}
+
+func TestAnItemBesideOneThatIsRefusedCanBeTriedAgain(t *testing.T) {
+	t.Parallel()
+	refusal := &pgconn.PgError{Code: "P0001"}
+	_, err := inHalves([]int{1, 2}, func(items []int) ([]int64, error) {
+		if items[0] == 1 {
+			return nil, refusal
+		}
+		return nil, io.ErrUnexpectedEOF
+	})
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.False(t, postgres.IsRefused(err))
 }
 
 func TestAnExpiredLeaseThatIsRefusedKeepsNoOther(t *testing.T) {

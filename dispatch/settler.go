@@ -114,8 +114,8 @@ func (s *settler) settleBatch(ctx context.Context, verb claim.Verb, requests []s
 	}
 }
 
-// persist retries while the database does not answer. If a lost answer was a success, the retry changes nothing and
-// reports the items as lost, which is what their owner must assume.
+// persist retries while the database does not answer, and returns what any of its tries has settled. If a lost answer
+// was a success, the retry changes nothing and reports the items as lost, which is what their owner must assume.
 func (s *settler) persist(ctx context.Context, verb claim.Verb, settlements []claim.Settlement) ([]int64, error) {
 	var settled []int64
 	var last error
@@ -123,10 +123,12 @@ func (s *settler) persist(ctx context.Context, verb claim.Verb, settlements []cl
 	err := retry.Do(ctx, backoff, func(ctx context.Context) error {
 		if panicked := contained(s.log, "settler", func() {
 			began := time.Now()
-			settled, last = s.store.Settle(ctx, verb, settlements)
-			s.observer.Settled(began, verb, settled, last)
+			var now []int64
+			now, last = s.store.Settle(ctx, verb, settlements)
+			settled = append(settled, now...)
+			s.observer.Settled(began, verb, now, last)
 		}); panicked != nil {
-			settled, last = nil, panicked // treated as no answer
+			last = panicked // treated as no answer
 		}
 		if postgres.IsRefused(last) {
 			return last // the others are settled
