@@ -100,6 +100,26 @@ func TestItemsBesideOneWhoseSettleIsRefusedAreNotLost(t *testing.T) {
 	})
 }
 
+func TestWhatASettleThatWasRepeatedHadMovedIsNotLost(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		d.enqueue(4)
+		d.onStart = startsByID(time.Millisecond)
+		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
+			time.Sleep(10 * time.Millisecond) // so that the first item's neighbours are settled together
+			store := fakeStore{d}
+			if settled := store.putBack(verb, batch[:1]); len(batch) > 1 && len(settled) > 0 {
+				return settled, errors.New("connection refused")
+			} else if len(batch) == 1 {
+				return settled, nil
+			}
+			return store.putBack(verb, batch), nil
+		}
+		d.run()
+		pass(time.Second)
+		require.ElementsMatch(t, []string{"e1=run-e1", "e2=run-e2", "e3=run-e3", "e4=run-e4"}, d.seen().reported)
+	})
+}
+
 // One worker settles in its next claim.
 func TestSettleThatMovesNothingIsALostLease(t *testing.T) {
 	t.Parallel()
