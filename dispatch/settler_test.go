@@ -107,12 +107,11 @@ func TestWhatASettleThatWasRepeatedHadMovedIsNotLost(t *testing.T) {
 		d.onSettle = func(verb claim.Verb, batch []claim.Settlement) ([]int64, error) {
 			time.Sleep(10 * time.Millisecond) // so that the first item's neighbours are settled together
 			store := fakeStore{d}
-			if settled := store.putBack(verb, batch[:1]); len(batch) > 1 && len(settled) > 0 {
+			settled := store.putBack(verb, batch[:1])
+			if len(batch) > 1 && len(settled) > 0 {
 				return settled, errors.New("connection refused")
-			} else if len(batch) == 1 {
-				return settled, nil
 			}
-			return store.putBack(verb, batch), nil
+			return append(settled, store.putBack(verb, batch)...), nil
 		}
 		d.run()
 		pass(time.Second)

@@ -29,22 +29,6 @@ func TestKeysWithoutWaitingItemsAreForgotten(t *testing.T) {
 	require.Equal(t, []string{"l"}, slices.Collect(maps.Keys(d.s.workspaces[workspaceOf("a")].keys)))
 }
 
-func TestAKeyWhoseRateIsUsedUpWaitsForIt(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 10)
-	d.waitsKeyed("a", "k", 0, 2)
-	d.waitsKeyed("a", "", 0, 1)
-	p := d.s.Propose(d.now, Want{Free: 1})
-	a, _ := d.answer(p)
-	a.Standings[0].All.RetryIn = time.Minute
-	d.s.Apply(d.now, p, a.at(d.now))
-	require.Equal(t, "a3", d.claim(5))
-	require.Empty(t, d.propose(5))
-	require.Equal(t, d.now.Add(time.Minute), d.s.Next(d.now))
-	d.now = d.now.Add(time.Minute)
-	require.Equal(t, "a2", d.claim(5))
-}
-
 // A workspace without room may have many keys at a level. They must not all be looked at for each proposal. What a
 // proposal allocates grows with what it looks at. Not parallel: what other tests allocate would be counted.
 func TestManyKeysCostNothingWhileTheirWorkspaceHasNoRoom(t *testing.T) {
@@ -93,30 +77,4 @@ func TestOneOfManyFullKeysIsAskedForAtOnce(t *testing.T) {
 	p := d.s.Propose(d.now, Want{Free: 5})
 	require.Len(t, p.Entries, 1)
 	require.Equal(t, "4711", p.Entries[0].Key)
-}
-
-func TestASlotIsAwaitedWhileItsWorkspaceOrKeyIsFullAndMoreWait(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 2)
-	d.tenant("b", 10)
-	d.tenant("c", 10)
-	d.limits[scope{workspaceOf("b"), "own"}] = 1
-	d.limits[scope{key: "all"}] = 1
-	awaited := func(name, key string) bool { return d.s.Awaited(workspaceOf(name), key) }
-	d.waits("a", 0, 2, 0)
-	require.Equal(t, "a1 a2", d.claim(9))
-	require.False(t, awaited("a", ""), "nothing is known to wait")
-	d.waits("a", 0, 1, 0)
-	require.Empty(t, d.claim(9))
-	require.True(t, awaited("a", ""))
-	d.waitsKeyed("b", "own", 0, 2)
-	d.waitsKeyed("b", "all", 0, 1)
-	d.waitsKeyed("c", "all", 0, 1)
-	d.claims(3)
-	require.True(t, awaited("b", "own"))
-	require.False(t, awaited("c", "own"))
-	require.False(t, awaited("b", ""))
-	require.True(t, awaited("b", "all"))
-	require.True(t, awaited("c", "all"))
-	require.False(t, awaited("unknown", "unknown"))
 }

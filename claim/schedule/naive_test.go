@@ -160,7 +160,7 @@ func (b *beside) many(free int) {
 	a, taken := b.answer(p)
 	require.LessOrEqual(b.t, len(taken), free)
 	b.requireNothingOvertaken(p, a)
-	b.applies(p, a)
+	b.applies(p, a, len(taken))
 	for n, e := range p.Entries {
 		if a.Standings[n].Held >= a.Standings[n].Limit {
 			require.True(b.t, b.s.workspaces[e.Workspace].closed)
@@ -192,7 +192,7 @@ func (b *beside) requireNothingOvertaken(p Proposal, a Answer) {
 }
 
 // applies applies an answer some time after its claim.
-func (b *beside) applies(p Proposal, a Answer) {
+func (b *beside) applies(p Proposal, a Answer, taken int) {
 	a.At = b.now
 	if b.byte(4) == 0 {
 		b.now = b.now.Add(time.Duration(b.byte(200)) * 50 * time.Millisecond)
@@ -200,10 +200,6 @@ func (b *beside) applies(p Proposal, a Answer) {
 	owed := b.s.owed
 	b.s.Apply(b.now, p, a)
 	require.Empty(b.t, b.s.broken())
-	taken := 0
-	for _, st := range a.Standings {
-		taken += st.Taken
-	}
 	for n, e := range p.Entries {
 		if st := a.Standings[n]; taken < p.AtMost && st.Taken < st.Granted && st.leaves(a.At) && b.locked[st.Next.ID] {
 			hidden := behind{priority: e.Priority, until: b.now.Add(lockedFor)}

@@ -16,5 +16,5 @@ var gathering = []mutant{
 		"./dispatch", "TestAStartedItemWhoseSlotOthersAwaitIsSettledAtOnce"},
 	{"a full workspace's slot is awaited", "nobody knows that items wait for a slot",
 		[]edit{{"schedule.Schedule.Awaited", "l.closed && len(l.levels) > 0 ||", ""}},
-		"./claim/schedule", "TestASlotIsAwaitedWhileItsWorkspaceOrKeyIsFullAndMoreWait"},
+		"./claim/schedule", "TestTheScheduleGivesTheOrderOfANaiveList"},
 }
