@@ -131,10 +131,10 @@ func (l leases) locked() func() {
 	return l.of.world.mu.Unlock
 }
 
-// breaks says what is wrong. The caller holds the lock of the world.
+// breaks says what is wrong with what a replica does by itself. The caller holds the lock of the world.
 func (l leases) breaks(format string, args ...any) {
-	if l.of.world.broken == "" {
-		l.of.world.broken = fmt.Sprintf(format, args...) + " by " + l.of.name
+	if l.of.world.wrong == "" {
+		l.of.world.wrong = fmt.Sprintf(format, args...) + " by " + l.of.name
 	}
 }
 

@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -187,9 +188,10 @@ func (w *world) run() string {
 			}
 		}
 	}
-	if said := w.stops(); w.broken == "" {
-		w.broken = said
-	}
+	said := w.stops()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.broken = cmp.Or(w.broken, w.wrong, said)
 	return w.broken
 }
 

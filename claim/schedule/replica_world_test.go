@@ -43,7 +43,8 @@ type world struct {
 	duty       *gateSession   // the session on duty
 	told       map[any]*wakes // what open transactions will notify of
 	refusal    error          // of the statement that has just run
-	broken     string         // what is wrong; empty if nothing is
+	broken     string         // what is wrong; empty if nothing is. Only the steps write and read it.
+	wrong      string         // what a replica did wrong since the last step; guarded by mu
 	counts     map[string]int // how often each fault came
 	log        bytes.Buffer
 	verbose    bool                  // logs each answer
@@ -120,7 +121,7 @@ func (w *world) step() {
 	w.mu.Lock()
 	w.steps++
 	w.atOnce = 0
-	w.broken = cmp.Or(w.broken, w.beyondLeases())
+	w.broken = cmp.Or(w.broken, w.wrong, w.beyondLeases())
 	passes := w.does()
 	w.mu.Unlock()
 	time.Sleep(passes)
