@@ -224,8 +224,7 @@ func (b *beside) drains() {
 	}
 	for rounds := 0; len(b.items) > 0; rounds++ {
 		require.Less(b.t, rounds, 500, "forgotten: %v", b.items)
-		for name := range b.tenants {
-			w := b.tenants[name]
+		for name, w := range b.tenants {
 			if w.paused {
 				w.paused = false
 				b.s.Learn(Change{Workspace: name})

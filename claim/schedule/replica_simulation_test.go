@@ -191,8 +191,7 @@ func (w *world) run() string {
 	said := w.stops()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.broken = cmp.Or(w.broken, w.wrong, said)
-	return w.broken
+	return cmp.Or(w.broken, w.wrong, said)
 }
 
 // simulate makes a run in which somebody lies, or nobody.
