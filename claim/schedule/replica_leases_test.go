@@ -173,7 +173,7 @@ func (r *replica) declines(workspace schedule.WorkspaceID, c schedule.SimulatedC
 // nodes checks that an item has the graph of its claim or a later one.
 func (w *world) nodes(item claim.Item) string {
 	nodes, err := strconv.Atoi(string(item.NodeIDs))
-	if err != nil || w.tables.IsOutdated(nodes, item.ID) {
+	if err != nil || w.tables.IsOutdated(nodes, item.ID, item.Token) {
 		return fmt.Sprintf("item %d is started with an outdated graph, %q", item.ID, item.NodeIDs)
 	}
 	return ""

@@ -41,8 +41,8 @@ func (s *Simulated) Graph(id WorkspaceID) SimulatedGraph {
 	return SimulatedGraph{0, -int(id[0])}
 }
 
-// IsOutdated reports whether a graph was no longer the newest of a definition when an item was claimed.
-func (s *Simulated) IsOutdated(nodes int, item int64) bool {
+// IsOutdated reports whether a graph was no longer the newest of a definition at an item's claim, if that is its last.
+func (s *Simulated) IsOutdated(nodes int, item, token int64) bool {
 	at, replaced := s.graphs.replace[nodes]
-	return replaced && at < s.rows[item].claimedAt
+	return replaced && s.rows[item].token == token && at < s.rows[item].claimedAt
 }
