@@ -47,10 +47,11 @@ function suggest() {
   input.setAttribute("aria-autocomplete", "list");
   let asked = 0, chosen = -1;
   const show = (texts) => {
+    const kept = chosen < 0 ? -1 : texts.indexOf(list.children[chosen].textContent); // answers may come after a choice
     list.replaceChildren(...texts.map((text, n) => Object.assign(document.createElement("li"), { id: `suggestion-${n}`, role: "option", ariaSelected: "false", textContent: text })));
     list.hidden = texts.length === 0;
     input.ariaExpanded = String(!list.hidden);
-    choose(-1);
+    choose(kept);
   };
   const choose = (n) => {
     chosen = n;
