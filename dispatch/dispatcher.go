@@ -86,7 +86,7 @@ type Dispatcher struct {
 	StartTimeout time.Duration
 	// DrainTimeout bounds how long dispatches in progress may take after Run is cancelled.
 	DrainTimeout time.Duration
-	// Wake delivers wake-ups: there may be work.
+	// Wake delivers wake-ups: there may be work. It must not be nil.
 	Wake *Wakeups
 	// Gate decides which replica is notified. If nil, no replica is on duty and every wake-up looks at the table.
 	Gate Gate

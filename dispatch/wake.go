@@ -208,7 +208,7 @@ const (
 type Wakeups struct {
 	mu      sync.Mutex
 	pending wakeup
-	came    chan struct{} // created by init
+	came    chan struct{} // created by wait; filled and emptied together with pending
 	once    sync.Once
 }
 
@@ -262,6 +262,10 @@ func (w *Wakeups) wait() chan struct{} {
 func (w *Wakeups) take() wakeup {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	select {
+	case <-w.came: // for what came after the signal that led here
+	default:
+	}
 	taken := w.pending
 	w.pending = wakeup{}
 	return taken

@@ -270,4 +270,9 @@ func TestMergedWakeUpsLoseNothing(t *testing.T) {
 	require.Len(t, many.named, mostNamed)
 	require.True(t, many.look)
 	require.Zero(t, w.take())
+	w.Ring("gate")
+	<-w.wait()
+	w.Ring("call") // before the first is taken
+	require.Equal(t, "gate", w.take().source)
+	require.Empty(t, w.wait(), "nothing is left to take")
 }

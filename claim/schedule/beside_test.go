@@ -100,7 +100,7 @@ func (b *beside) happens() {
 		}
 		clear(b.unannounced)
 		missed := b.loads(all, changed)
-		b.allReported()
+		b.reported(slices.Collect(maps.Keys(b.tenants))...)
 		maps.DeleteFunc(b.naive.served, func(l WorkspaceID, _ int) bool { // workspaces without waiting items are evicted
 			return !slices.ContainsFunc(all, func(w Waiting) bool { return w.Workspace == l })
 		})
@@ -158,19 +158,15 @@ func (b *beside) requeues(name string) {
 
 func (b *beside) learnsAll() {
 	b.s.LearnAll()
-	b.allReported()
+	b.reported(slices.Collect(maps.Keys(b.tenants))...)
 }
 
-func (b *beside) allReported() {
-	for id := range b.tenants {
-		b.reported(id)
-	}
-}
-
-func (b *beside) reported(id WorkspaceID) {
-	if hidden, found := b.naive.hidden[id]; found {
-		hidden.reported = true
-		b.naive.hidden[id] = hidden
+func (b *beside) reported(workspaces ...WorkspaceID) {
+	for _, id := range workspaces {
+		if hidden, found := b.naive.hidden[id]; found {
+			hidden.reported = true
+			b.naive.hidden[id] = hidden
+		}
 	}
 }
 

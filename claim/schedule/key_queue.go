@@ -136,20 +136,20 @@ func (s *Schedule) removeQueue(x *keyQueue) {
 	}
 }
 
-// limits records what a claim has found of a limit key in a workspace and over all workspaces.
-func (s *Schedule) limits(now time.Time, l *workspace, name string, st Standing) {
-	s.limit(now, l.keys[name], st.Own)
-	s.limit(now, s.keys[name], st.All)
+// limits records what a claim at that time has found of a limit key in a workspace and over all workspaces.
+func (s *Schedule) limits(at time.Time, l *workspace, name string, st Standing) {
+	s.limit(at, l.keys[name], st.Own)
+	s.limit(at, s.keys[name], st.All)
 }
 
 // limit records what a claim has found of a key, which is nil if nothing is known of it.
-func (s *Schedule) limit(now time.Time, k *key, found KeyStanding) {
+func (s *Schedule) limit(at time.Time, k *key, found KeyStanding) {
 	if k == nil {
 		return
 	}
 	not := time.Time{}
 	if found.RetryIn > 0 {
-		not = now.Add(found.RetryIn)
+		not = at.Add(found.RetryIn)
 	}
 	k.room, k.tried = found.Room, true
 	s.turn(k, found.Room <= 0, not)

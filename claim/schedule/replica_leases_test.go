@@ -93,12 +93,11 @@ func (l leases) loses(item int64, tokens func(int64) bool) {
 // spins reports whether replicas ask for items without end.
 func (l leases) spins() bool {
 	defer l.locked()()
-	l.of.world.atOnce++
-	spins := l.of.world.atOnce > mostAtOnce
-	if spins {
-		l.breaks("replicas ask for items without a pause")
+	if l.of.world.atOnce++; l.of.world.atOnce <= mostAtOnce {
+		return false
 	}
-	return spins
+	l.breaks("replicas ask for items without a pause")
+	return true
 }
 
 // settles checks that a replica settles no claim whose lease it was told is lost while it was starting the item.
