@@ -29,7 +29,9 @@ func (b *bench) hidden(workspace string, priority int, due time.Duration, xid st
 func (b *bench) aMinuteLater(wanted Wanted) Batch {
 	b.memory.comparedAt = time.Time{}
 	wanted.Look, wanted.Quiet = true, true
-	return b.want(wanted)
+	batch := b.want(wanted)
+	require.NotZero(b.t, b.memory.comparedAt, "the next is due in a minute")
+	return batch
 }
 
 // compares reads what waits and then what has changed, and returns how many lines the memory had missed.

@@ -103,18 +103,6 @@ func TestFreedWorkerClaimsWhenMoreIsDue(t *testing.T) {
 	})
 }
 
-func TestEachFreedWorkerIsFollowedByAClaimUntilNothingIsDue(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, d *desk) {
-		d.enqueue(5)
-		d.onStart = starts(time.Second)
-		d.run()
-		pass(4 * time.Second)
-		require.Len(t, d.seen().reported, 5)
-		times := d.claimTimes()
-		require.Equal(t, 2*time.Second, times[len(times)-1], "no claim when nothing is due")
-	})
-}
-
 func TestMoreWithoutTheCapInTheWayIsClaimedAtOnce(t *testing.T) {
 	bubble(t, 9, func(t *testing.T, d *desk) {
 		// A claim that has not examined everything reports that there is more.

@@ -144,7 +144,6 @@ func (h *held) renewed(sent time.Time, asked []claim.Held, ids []int64) int {
 func (r *run) heartbeats(ctx context.Context) {
 	interval := r.Lease / 3
 	timer := time.NewTimer(interval)
-	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():

@@ -34,6 +34,7 @@ type session struct {
 	calls *troubletest.Calls
 	other func() *notify.Gate
 	ended bool
+	locks int // duty is a lock: a session that takes it twice leaves it at the second unlock
 }
 
 func (s *session) do(call string, effect func()) error {
@@ -53,14 +54,18 @@ func (s *session) do(call string, effect func()) error {
 func (s *session) TakeDuty(context.Context) (mine bool, err error) {
 	err = s.do("take duty", func() {
 		if mine = s.duty == nil || s.duty == s; mine {
-			s.duty = s
+			s.duty, s.locks = s, s.locks+1
 		}
 	})
 	return mine && err == nil, err
 }
 
 func (s *session) Leave(context.Context) error {
-	return s.do("leave", func() { s.open, s.duty = true, nil })
+	return s.do("leave", func() {
+		if s.open, s.locks = true, s.locks-1; s.locks == 0 {
+			s.duty = nil
+		}
+	})
 }
 
 func (s *session) Shut(context.Context) (done bool, err error) {
@@ -143,6 +148,10 @@ func keepsGate(t *testing.T, calls *troubletest.Calls) {
 	one.Sleep()
 	sleeps(one, two)
 	two.Sleep()
+	sleeps(one, two)
+	two.Distrust(2 * two.Interval) // it confirms that the gate is shut, and is not on duty afterwards
+	within()
+	within()
 	sleeps(one, two)
 	one.Awake()
 	within()

@@ -168,7 +168,6 @@ func (g *Gate) connect(ctx context.Context) (session GateSession, err error) {
 // serve applies the requests to the session, one statement at a time.
 func (g *Gate) serve(ctx context.Context, session GateSession) error {
 	ticker := time.NewTicker(g.Interval)
-	defer ticker.Stop()
 	g.opened = false
 	tryDuty := true
 	for ctx.Err() == nil {
@@ -223,10 +222,8 @@ func (g *Gate) step(ctx context.Context, session GateSession, tryDuty bool) (bus
 	g.mu.Unlock()
 
 	if wish != shut || !duty && !alone {
-		g.shutAt = time.Time{}
-		if asleep {
-			g.set(duty, false)
-		}
+		g.shutAt, asleep = time.Time{}, false
+		g.set(duty, asleep)
 	}
 	switch {
 	case wish == leave && duty:

@@ -160,7 +160,6 @@ func (l *Listener) cutDeaf(conn *pgx.Conn) {
 // pings sends a ping each interval, and closes the connection if the ping is not received in time.
 func (l *Listener) pings(ctx context.Context) {
 	ticker := time.NewTicker(l.PingInterval)
-	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():

@@ -154,7 +154,6 @@ func (s *Site) stream(w http.ResponseWriter, r *http.Request) {
 	flush := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	ticker := time.NewTicker(liveInterval)
-	defer ticker.Stop()
 	sent := map[string]string{}
 	for ends := time.Now().Add(streamLasts); time.Now().Before(ends); {
 		_ = flush.SetWriteDeadline(time.Now().Add(streamWrite)) // unsupported only in tests
