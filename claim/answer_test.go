@@ -142,8 +142,9 @@ const good = `{"at_time":"2026-01-01T00:00:00Z","took":7,"epoch":null,"paused":f
 // taken by the answer.
 func answered(standing []byte) []claimed {
 	_, p, _ := proposed()
-	workspace := p.Entries[0].Workspace
-	return []claimed{{Item: Item{ID: 1, Token: 31, WorkspaceID: uuid.UUID(workspace).String()}}, {Standing: standing}}
+	workspace := uuid.UUID(p.Entries[0].Workspace).String()
+	return []claimed{{Item: Item{ID: 1, Token: 31, WorkspaceID: workspace}},
+		{Item: Item{ID: 2, Token: 32, WorkspaceID: workspace, Unanswered: true}}, {Standing: standing}}
 }
 
 func TestAGoodAnswerIsRead(t *testing.T) {
@@ -152,9 +153,10 @@ func TestAGoodAnswerIsRead(t *testing.T) {
 	require.Len(t, p.Entries, 3)
 	var a claimAnswer
 	require.NoError(t, a.take(answered([]byte(good)), p))
-	require.Len(t, a.items, 1)
-	require.False(t, a.standing.At.IsZero())
-	require.Equal(t, a.standing.At, a.schedule(p, nil).At, "no clock that is read later")
+	require.Len(t, a.items, 2)
+	answer := a.schedule(p, nil)
+	require.Equal(t, a.standing.At, answer.At, "no clock that is read later")
+	require.Equal(t, 1, answer.Unanswered)
 }
 
 func TestAnAnswerThatLacksAPartIsAnErrorThatNamesIt(t *testing.T) {

@@ -54,27 +54,20 @@ func TestClaimsAtOnceWhenRungWhenAPollFindsWorkAndWhenAnItemIsDue(t *testing.T) 
 	})
 }
 
-func TestManyRingsAreOneLook(t *testing.T) {
-	bubble(t, 4, func(t *testing.T, d *desk) {
-		d.onClaim = func(int) (claim.Batch, error) {
-			time.Sleep(time.Second)
-			return claim.Batch{LookAgainIn: -1}, nil
-		}
-		d.run()
-		for range 1000 {
-			synctest.Wait()
-			d.rings(WakeNotification)
-		}
-		pass(2500 * time.Millisecond)
-		require.Len(t, d.claimTimes(), 2)
-	})
-}
-
-// A worker that finishes just as an item becomes due must not consume the timer's wake-up.
+// A worker that finishes just as an item becomes due, or as a pause ends, must not consume the timer's wake-up.
 func TestItemThatIsDueIsNotMissedBecauseTheLoopWasBusy(t *testing.T) {
-	bubble(t, 4, func(t *testing.T, d *desk) {
+	bubbles(t, 4, map[string]func(r *run){
+		"due": func(r *run) { r.dueAt = time.Now() },
+		"a namespace's pause ends": func(r *run) {
+			r.namespaces.get("good")
+			r.namespaces.get("bad").breaker.trip(time.Now().Add(-time.Minute))
+			r.namespaces.took(time.Now(), claim.Wanted{Namespaces: map[string]int{"bad": 0}}, nil)
+			r.namespaces.inUse = func() []string { return []string{"good", "bad"} }
+		},
+	}, func(t *testing.T, d *desk, prepare func(r *run)) {
 		r := &run{observer: noObserver{}, Dispatcher: d.Dispatcher, idle: 4, outcomes: make(chan result, 4),
-			items: make(chan claim.Item, 4), dueAt: time.Now()}
+			items: make(chan claim.Item, 4)}
+		prepare(r)
 		ctx, cancel := context.WithCancel(t.Context())
 		go r.claims(ctx)
 		synctest.Wait()
@@ -170,8 +163,10 @@ func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 		const message = "Cannot claim items; they stay queued and no attempt is counted"
 		require.Equal(t, []string{message}, d.log.At(slog.LevelError))
 		require.Empty(t, d.seen().reported)
+		require.EqualError(t, d.Failing(), "connection refused")
 
 		pass(claimErrorCap * 12 / 10)
+		require.NoError(t, d.Failing())
 		require.Len(t, d.seen().reported, 3)
 		require.Contains(t, d.log.At(slog.LevelInfo), "Claims succeed again")
 

@@ -195,7 +195,6 @@ func (r *run) updateBreaker(done result) {
 				"outcome", done.outcome.String(), "error", done.err, "namespace", name, "kind", done.item.Kind,
 				"remedy", r.Starter.Remedy(done.err, name))
 		}
-		r.reportPauses()
 		return
 	case engine.Throttled:
 		if limiter.learn(now, done.sent, true) {
@@ -206,7 +205,6 @@ func (r *run) updateBreaker(done result) {
 		limiter.learn(now, done.sent, false)
 	}
 	if r.namespaces.accepted(lane) {
-		r.reportPauses()
 		r.expectsWork = true
 		if told(r.cause) {
 			return
@@ -223,7 +221,7 @@ func told(err error) bool {
 	return errors.As(err, &by)
 }
 
-// reportPauses reports what is paused if that has changed: with an item's outcome, or with an answer to a probe.
+// reportPauses reports what is paused if that has changed.
 func (r *run) reportPauses() {
 	paused, all := r.namespaces.paused(time.Now())
 	if all != r.refused || paused != r.pausedNamespaces {

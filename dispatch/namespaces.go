@@ -131,11 +131,8 @@ func (s *namespaces) took(now time.Time, wanted claim.Wanted, items []claim.Item
 	}
 	for name, n := range s.known {
 		n.limiter.spend(now, given[name], given[name] == n.allowed)
-		if allowed, limited := wanted.Namespaces[name]; limited {
-			n.held = given[name] >= allowed
-		} else {
-			n.held = false
-		}
+		allowed, limited := wanted.Namespaces[name]
+		n.held = limited && given[name] >= allowed
 	}
 }
 

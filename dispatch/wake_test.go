@@ -225,29 +225,31 @@ func TestAPollThatFindsOldWorkDistrustsWhoeverIsOnDuty(t *testing.T) {
 
 // Most samples of a busy machine are scheduling delays. Only a slow flush lengthens all of them.
 func TestFlushesAreJudgedByTheShortestOfTheLast(t *testing.T) {
-	t.Parallel()
-	const gap = 4 * time.Millisecond
-	for name, c := range map[string]struct {
+	type row struct {
 		samples []time.Duration // repeated
 		awake   bool
-	}{
+	}
+	bubbles(t, 1, map[string]row{
 		"a fast disk":                 {[]time.Duration{leastFlush}, false},
 		"a fast disk, a busy machine": {[]time.Duration{5 * time.Millisecond, leastFlush, 9 * time.Millisecond}, false},
 		"a slow disk":                 {[]time.Duration{4 * time.Millisecond, 9 * time.Millisecond}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d, now := &sleeper{}, time.Now()
-			d.flushed(leastFlush) // long ago
-			for n := range 3 * flushSamples {
-				now = now.Add(gap)
-				d.flushed(c.samples[n%len(c.samples)])
-				d.came(now, 1)
-			}
-			require.Equal(t, c.awake, d.awake)
-			require.LessOrEqual(t, len(d.flushes), flushSamples)
-		})
-	}
+	}, func(t *testing.T, d *desk, c row) {
+		d.Gate = &fakeGate{}
+		r := &run{Dispatcher: d.Dispatcher}
+		r.sleeper.flushed(leastFlush) // long ago
+		for n := range 3 * flushSamples {
+			time.Sleep(4 * time.Millisecond)
+			r.looked(claim.Batch{Flush: c.samples[n%len(c.samples)], Arrived: 1}, 1, WakeNotification)
+			r.looked(claim.Batch{}, 1, WakeNotification) // has flushed nothing
+		}
+		require.Equal(t, c.awake, r.sleeper.awake)
+		require.LessOrEqual(t, len(r.sleeper.flushes), flushSamples)
+		r.sleeper.awake = false
+		r.Wake.Ring(WakePoll)
+		r.woken(time.Now())
+		r.looked(claim.Batch{}, 1, WakePoll)
+		require.False(t, r.sleeper.awake, "a poll is no commit")
+	})
 }
 
 func TestMergedWakeUpsLoseNothing(t *testing.T) {

@@ -17,7 +17,6 @@ import (
 // is lost, which cancels it.
 func (r *run) work(all context.Context) {
 	ctx, lose := context.WithCancelCause(all)
-	defer func() { lose(nil) }()
 	for item := range r.items {
 		if ctx.Err() != nil {
 			ctx, lose = context.WithCancelCause(all)

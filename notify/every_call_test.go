@@ -150,8 +150,7 @@ func keepsGate(t *testing.T, calls *troubletest.Calls) {
 	two.Sleep()
 	sleeps(one, two)
 	two.Distrust(2 * two.Interval) // it confirms that the gate is shut, and is not on duty afterwards
-	within()
-	within()
+	pass(2 * two.Interval)
 	sleeps(one, two)
 	one.Awake()
 	within()

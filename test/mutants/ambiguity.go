@@ -31,4 +31,7 @@ var ambiguity = []mutant{
 	{"a start says how long it is unanswered", "Temporal is assumed to remember every earlier start",
 		[]edit{{"replica.requestOf", "UnansweredFor: item.UnansweredFor,", ""}},
 		"./internal/replica", "TestAStartCarriesEverythingThatTheItemHas"},
+	{"repeated starts are counted apart", "a claim that repeated starts looks as if there were none left",
+		[]edit{{"claim.claimAnswer.taken", "t.repeated++", ""}},
+		"./claim", "TestAGoodAnswerIsRead"},
 }

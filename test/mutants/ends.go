@@ -123,4 +123,7 @@ var ends = []mutant{
 	{"a purge leaves what runs", "a purge deletes items that hold slots",
 		[]edit{{"sql name item_purge", "and q.status in ('COMPLETED', 'FAILED', 'CANCELLED')", ""}},
 		"./sql", "TestAPurgeDeletesWhatHasEndedAndEverythingThatRefersToIt"},
+	{"an outage is no warning about each end", "each replica warns about every watch while Temporal is away",
+		[]edit{{"complete.retryUntilDone", "if errors.Is(err, temporal.ErrAway) {", "if false {"}},
+		"./complete", "TestWhicheverCallFailsEveryEndIsFound"},
 }

@@ -108,4 +108,10 @@ var policy = []mutant{
 	{"a namespace's allowance", "a claim ignores the allowance of a limited namespace",
 		[]edit{{aroundFile, "where h.nth <= coalesce((p.namespaces ->> h.lane)::integer, h.nth)", ""}},
 		"./sql", "TestANamespaceGivesAsManyAsItIsAllowed"},
+	{"a pause that ends is followed by a claim", "items wait for a poll if another event came as a pause ended",
+		[]edit{{"dispatch.run.claims", "r.expectsWork || r.namespaces.reopened(wanted)", "r.expectsWork"}},
+		"./dispatch", "TestItemThatIsDueIsNotMissedBecauseTheLoopWasBusy"},
+	{"only a flush is a sample", "an answer that flushed nothing makes a slow disk look fast",
+		[]edit{{"dispatch.run.looked", "if batch.Flush > 0 {", "if batch.Flush >= 0 {"}},
+		"./dispatch", "TestFlushesAreJudgedByTheShortestOfTheLast"},
 }
