@@ -121,17 +121,6 @@ func TestClaimThatIsCancelledSaysWhatWasTried(t *testing.T) {
 	require.Equal(t, Batch{LookAgainIn: -1}, batch)
 }
 
-func TestClaimOfADatabaseWithoutTheSchemaIsAnError(t *testing.T) {
-	b := newBench(t)
-	b.Execute("drop schema pgdispatch cascade")
-	_, err := b.Claim(t.Context(), 1)
-	require.ErrorContains(t, err, "claim items: ")
-	_, err = b.Heartbeat(t.Context(), []Held{{1, 1}})
-	require.ErrorContains(t, err, "renew leases: ")
-	_, err = b.Sweep(t.Context(), 1)
-	require.ErrorContains(t, err, "sweep: ")
-}
-
 // Nothing waited when the workflow ended, so nobody was told.
 func TestANotifiedItemIsClaimedThoughTheWorkspaceSeemedFull(t *testing.T) {
 	b := newBench(t)

@@ -142,6 +142,9 @@ func TestSettingsWithoutTheirRowAreNamedWithTheRemedy(t *testing.T) {
 	require.ErrorContains(t, err, "pgdispatch.settings has no row: run `insert into pgdispatch.settings default values`")
 	b.Execute("insert into pgdispatch.settings default values")
 	b.claimed(1)
+	b.Execute("alter table pgdispatch.mark_trim rename to gone")
+	_, err = b.Claim(t.Context(), 1)
+	require.ErrorContains(t, err, "read changes: ")
 }
 
 func TestALimitThatIsRaisedDuringACompareAppliesAtOnce(t *testing.T) {

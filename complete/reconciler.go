@@ -137,9 +137,6 @@ func (r *Reconciler) complain(ctx context.Context, about listed, err error) {
 func (r *Reconciler) turn(ctx context.Context) error {
 	// Slightly less than Interval, or every second turn would be missed.
 	turns, err := r.Store.CloseTurns(ctx, r.Interval*9/10, wideInterval)
-	if err != nil || len(turns) == 0 {
-		return err
-	}
 	faults := 0
 	for _, turn := range turns {
 		newest, fault := r.list(ctx, turn)
@@ -154,7 +151,7 @@ func (r *Reconciler) turn(ctx context.Context) error {
 			r.complain(ctx, listed{turn.Namespace, turn.Kind}, fault)
 		}
 	}
-	if faults == len(turns) {
+	if faults == len(turns) { // none is listed, or none was due
 		return err
 	}
 	silent, err := r.Store.Silent(ctx, atMostSilent, silentAfter)
