@@ -125,7 +125,6 @@ func (e *Ends) Run(ctx context.Context) error {
 func untilNext(ctx context.Context, recorded <-chan struct{}, rests bool) {
 	began := time.Now()
 	patience := time.NewTimer(endPatience)
-	defer patience.Stop()
 	select {
 	case <-recorded:
 	case <-patience.C:

@@ -72,7 +72,6 @@ func (r *Reach) Run(ctx context.Context) error {
 	var cause error
 	var silent time.Time // when Temporal had last answered before this time
 	ask := time.NewTimer(0)
-	defer ask.Stop()
 	for {
 		select {
 		case <-ctx.Done():

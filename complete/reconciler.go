@@ -95,7 +95,6 @@ func (r *Reconciler) wanted(now time.Time) bool {
 // Run finds and records ends until ctx is cancelled, then returns nil.
 func (r *Reconciler) Run(ctx context.Context) error {
 	next := time.NewTimer(0)
-	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():

@@ -175,7 +175,6 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 	var watches errgroup.Group
 	tend := time.NewTimer(0)
-	defer tend.Stop()
 	easeAt := time.Now()
 	for ctx.Err() == nil {
 		select {

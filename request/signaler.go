@@ -109,7 +109,6 @@ func (s *Signaler) wake() {
 func (s *Signaler) Run(ctx context.Context) error {
 	s.results = make(chan sent, mostSending)
 	again := time.NewTimer(0) // look at once, for signals sent while no replica was running
-	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():

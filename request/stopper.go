@@ -43,7 +43,6 @@ type Stopper struct {
 // Run carries out requests until ctx is cancelled, then returns nil.
 func (s *Stopper) Run(ctx context.Context) error {
 	again := time.NewTimer(0) // run at once, for requests made while no replica was running
-	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
