@@ -56,7 +56,7 @@ func (x *keyQueue) blocked() bool { return x.own != nil && (x.own.closed || x.al
 
 // tried reports whether claims have shown how the limits of the key queue's workspace and key stand.
 func (x *keyQueue) tried() bool {
-	return x.level.workspace.limit != unknownLimit && (x.own == nil || x.own.tried && x.all.tried)
+	return x.level.workspace.limit != unknownLimit && (x.own == nil || x.own.tried)
 }
 
 // room returns how many more items of the key queue's key may hold a slot, as far as known.

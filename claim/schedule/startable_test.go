@@ -39,6 +39,8 @@ func TestWhatNothingHeldBackIsStartableSinceItWasDue(t *testing.T) {
 	t.Parallel()
 	s, p := waitsAndIsAsked(t, 3)
 	require.Zero(t, p.Entries[0].Startable)
+	s.Tell(second(3))
+	s.Pause(false) // as before
 	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 5}).at(second(3)))
 	require.Zero(t, startableAt(t, s, 4))
 }
