@@ -229,7 +229,7 @@ func TestWhileTemporalIsAwayOneSignalASecondIsTried(t *testing.T) {
 }
 
 func TestAStartWakesWhereSignalsWait(t *testing.T) {
-	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, _ *logtest.Book, _ func()) {
+	signalling(t, func(d *signalDesk, s *Signaler, _ map[string]int, log *logtest.Book, _ func()) {
 		for n := range 2 * mostStarted {
 			s.Started(fmt.Sprint(n))
 		}
@@ -250,6 +250,7 @@ func TestAStartWakesWhereSignalsWait(t *testing.T) {
 		s.Started("e2")
 		pass(2 * signalPause)
 		require.Equal(t, []string{"e1", "e2", "e3"}, d.started, "an error forgets none, and keeps their order")
+		require.Equal(t, []string{"connection refused"}, log.Errors(slog.LevelWarn))
 	})
 }
 
@@ -330,14 +331,15 @@ func TestARequestIsCarriedOutAtOnceAndOnce(t *testing.T) {
 		require.Equal(t, 1, d.takes, "requests made while no replica ran")
 		pass(time.Hour)
 		require.Equal(t, 1, d.takes, "no polling without open requests")
-		d.open = []temporal.Stop{{Execution: temporal.Execution{ID: "e1"}, How: "CANCEL", RequestedBy: "ann"}}
+		d.open = []temporal.Stop{{Execution: temporal.Execution{ID: "e1"}, How: "CANCEL", RequestedBy: "ann"},
+			{Execution: temporal.Execution{ID: "e2"}, How: "TERMINATE"}}
 		wake()
-		require.Equal(t, []string{"CANCEL e1"}, d.asked)
-		require.Equal(t, []string{"e1="}, d.settled)
+		require.Equal(t, []string{"CANCEL e1", "TERMINATE e2"}, d.asked)
+		require.Equal(t, []string{"e1=", "e2="}, d.settled)
 		pass(time.Hour)
-		require.Equal(t, []string{"CANCEL e1"}, d.asked)
+		require.Len(t, d.asked, 2)
 		require.Equal(t, 3, d.takes, "one more look finds no open request")
-		require.Equal(t, []string{"Asked Temporal to stop an execution"}, log.At(slog.LevelInfo))
+		require.Equal(t, "ann", log.Value("Asked Temporal to stop an execution", "requested_by"))
 	})
 }
 

@@ -1,7 +1,6 @@
 package sweeper
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,7 +112,7 @@ func (d *Detector) idle(ctx context.Context, queues []StalledQueue, silent map[s
 		}
 		polled, err := d.Temporal.Polled(ctx, queue.TaskQueue)
 		pause(ctx, askPause)
-		if err = cmp.Or(err, ctx.Err()); err != nil {
+		if err != nil {
 			silent[queue.Namespace] = err
 		} else if !polled {
 			idle = append(idle, queue)
@@ -131,7 +130,7 @@ func (d *Detector) failing(ctx context.Context, executions []temporal.Execution,
 		}
 		attempt, err := d.Temporal.TaskAttempt(ctx, e)
 		pause(ctx, askPause)
-		if err = cmp.Or(err, ctx.Err()); err != nil {
+		if err != nil {
 			silent[e.Namespace] = err
 			continue
 		}
