@@ -250,7 +250,7 @@ func TestALevelIsPassedOverOnlyIfItCouldHaveTakenAnItemOfANamespaceThatIsClosed(
 			if c.granted {
 				found.Granted = 5
 			}
-			a.standing.Entries = []entryStanding{found}
+			a.standing.Entries = []entryStanding{found, found}
 			left := `{"next": [{"entry": 1, "id": 7, "run_at": "2000-01-01T00:00:00Z"}]}`
 			if !c.due {
 				left = strings.Replace(left, "2000", "2199", 1)
@@ -266,7 +266,8 @@ func TestALevelIsPassedOverOnlyIfItCouldHaveTakenAnItemOfANamespaceThatIsClosed(
 			if c.closed {
 				allowed["default"] = 0
 			}
-			answer := a.schedule(schedule.Proposal{AtMost: 5, Entries: []schedule.Entry{{Workspace: w}}}, allowed)
+			entries := []schedule.Entry{{Workspace: w}, {Workspace: schedule.WorkspaceID{2}}}
+			answer := a.schedule(schedule.Proposal{AtMost: 5, Entries: entries}, allowed)
 			require.Equal(t, passed, answer.Standings[0].PassedOver, "%+v", c)
 		}
 	}

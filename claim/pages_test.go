@@ -89,6 +89,16 @@ func TestManySmallTransactionsAreReadAtOnce(t *testing.T) {
 	require.Equal(t, 1011, got+len(batch.Items))
 }
 
+func TestALoadOfWhichAPageFailsBeginsAgain(t *testing.T) {
+	b := newBench(t)
+	b.keyed(b.Shop.Shop, loadQueues+1)
+	b.answersWith("waiting_queues", "null::bigint as id", "1 / (after_priority * 0)::bigint as id")
+	_, err := b.Claim(t.Context(), 1)
+	require.ErrorContains(t, err, "22012")
+	b.answersWith("waiting_queues", "null::bigint as id", "null::bigint as id")
+	require.Zero(t, b.claim(1).Unannounced, "all of them are news")
+}
+
 // A key that is full is not asked for: the page says so.
 func TestFullKeysThatArriveAtOnceAreNotAskedFor(t *testing.T) {
 	b := newBench(t)

@@ -59,6 +59,9 @@ func TestACompareWaitsForATransactionThatHasBeenOpenForLongButNotForEver(t *test
 	for range 3 {
 		require.Zero(t, look(), "the transaction may have enqueued much")
 	}
+	b.memory.unread = append(b.memory.unread, unread{xid: &running})
+	require.Zero(t, look())
+	require.Len(t, b.memory.unread, 1, "another page does not wait with it")
 	b.memory.comparedAt = b.memory.lookedAt.Add(-compareLimit)
 	require.Equal(t, 1, look(), "it has waited long enough")
 

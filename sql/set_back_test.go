@@ -101,9 +101,9 @@ func TestWhatWaitsForATimeThatIsAheadHappensOnceTheClockWasSetBack(t *testing.T)
 			f := open(t)
 			happens := w.prepare(f)
 			require.Zero(t, f.bringBack(), "no time is ahead yet")
-			f.setBack(time.Hour)
+			f.setBack(10 * time.Minute) // longer than any pause, but for that of an item that is often parked
 			if !w.itself {
-				require.False(t, happens(), "it would wait for an hour")
+				require.False(t, happens(), "it would wait for ten minutes")
 				f.forget()
 				require.Positive(t, f.bringBack())
 				require.Zero(t, f.bringBack(), "all are brought back at once")

@@ -34,4 +34,7 @@ var ambiguity = []mutant{
 	{"repeated starts are counted apart", "a claim that repeated starts looks as if there were none left",
 		[]edit{{"claim.claimAnswer.taken", "t.repeated++", ""}},
 		"./claim", "TestAGoodAnswerIsRead"},
+	{"repeats of a closed namespace hold up none", "starts that a closed namespace cannot repeat hide those of others",
+		[]edit{{"sql function claim_unanswered", "and coalesce((p.namespaces ->> l.lane)::integer, 1) > 0", ""}},
+		"./sql", "TestItemsOfAClosedNamespaceWaitAndDelayNobody"},
 }

@@ -141,4 +141,10 @@ var memories = []mutant{
 	{"a missing item takes no turn", "an unsuccessful claim uses up a turn of the oldest items",
 		[]edit{{"schedule.Schedule.Apply", "aged += min(a.Standings[n].Taken, e.aged)", "aged += e.aged"}},
 		"./sql", "TestALockedOldItemTakesNobodysTurn"},
+	{"a page does not wait with a compare", "what a great transaction has enqueued waits for an older transaction",
+		[]edit{{"claim.Store.look", "m.unread = append(m.unread[1:], m.unread[0])", ""}},
+		"./claim", "TestACompareWaitsForATransactionThatHasBeenOpenForLongButNotForEver"},
+	{"a load that fails begins again", "pages that a load did not read count as items that were missed",
+		[]edit{{"claim.Store.load", "m.seen = \"\" // the next look loads again", ""}},
+		"./claim", "TestALoadOfWhichAPageFailsBeginsAgain"},
 }
