@@ -53,10 +53,10 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 	proposal := m.schedule.Propose(m.now(), want)
 	switch {
 	case !proposal.Empty():
-		settled, err = s.send(ctx, started, wanted, proposal, nil, &batch)
+		settled, err = s.send(ctx, started, wanted, proposal, &batch)
 		if postgres.HasCode(err, postgres.LockNotAvailable) && !errors.Is(err, ErrApart) && !m.careful() {
 			m.carefulTo, want.Careful = time.Now().Add(carefulFor), true
-			settled, err = s.send(ctx, started, wanted, m.schedule.Propose(m.now(), want), nil, &batch)
+			settled, err = s.send(ctx, started, wanted, m.schedule.Propose(m.now(), want), &batch)
 		}
 		switch {
 		case postgres.IsRefused(err) && len(started) > 0:
@@ -116,12 +116,11 @@ func (m *memory) reopen(namespaces map[string]int) {
 	}
 }
 
-// send settles and claims, and applies the answer to the memory. If head is not nil, send sets it to the item that a
-// claim of a single item was about to take, even if that claim fails.
-func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p schedule.Proposal, head *refusedHead,
+// send settles and claims, and applies the answer to the memory.
+func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p schedule.Proposal,
 	batch *Batch) (settled []int64, err error) {
-	single := head == nil && s.memory.isSingle(wanted, p)
-	settled, declined, err := s.sendOne(ctx, single, started, wanted, p, head, batch)
+	single := s.memory.isSingle(wanted, p)
+	settled, declined, err := s.sendOne(ctx, single, started, wanted, p, nil, batch)
 	if declined && err == nil && s.memory.seen != "" {
 		wanted.Quiet = true                                   // it has just looked
 		p = s.memory.schedule.Propose(s.memory.now(), p.Want) // with what it found
@@ -133,7 +132,8 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 }
 
 // sendOne is send with one of two statements: claim_single if single is true, and claim otherwise. It reports
-// whether claim_single declined the proposal, which leaves the claim to be made by the other one.
+// whether claim_single declined the proposal, which leaves the claim to be made by the other one. If head is not nil,
+// sendOne sets it to the item that a claim of a single item was about to take, even if that claim fails.
 func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, wanted Wanted, p schedule.Proposal,
 	head *refusedHead, batch *Batch) (settled []int64, declined bool, err error) {
 	m := &s.memory

@@ -161,7 +161,7 @@ func (l *liar) claim(ctx context.Context) (batch Batch, err error) {
 	p := m.schedule.Propose(m.now(), schedule.Want{Free: 1 + l.n(8)})
 	l.truths.take(p)
 	l.invent(&p)
-	_, err = l.send(ctx, nil, Wanted{AtMost: p.AtMost, Quiet: l.coin()}, p, nil, &batch)
+	_, err = l.send(ctx, nil, Wanted{AtMost: p.AtMost, Quiet: l.coin()}, p, &batch)
 	return batch, err
 }
 

@@ -78,7 +78,7 @@ func (s *Store) claimAround(ctx context.Context, wanted Wanted, want schedule.Wa
 		if proposal.Empty() {
 			return nil
 		}
-		_, err = s.send(ctx, nil, wanted, proposal, head, batch)
+		_, _, err = s.sendOne(ctx, false, nil, wanted, proposal, head, batch)
 	}
 	return err
 }

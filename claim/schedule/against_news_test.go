@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 
 // looks compares what both report since the last look.
 func (w *twins) looks() string {
-	news := w.look(w.seen)
+	news := w.look(w.seen, math.MaxInt)
 	w.seen = news.now
 	var want, got []string
 	all := false

@@ -108,7 +108,7 @@ func (s *Schedule) stands(now time.Time, l *workspace, e Entry, a Answer, n int,
 	s.limits(a.At, l, e.Key, st)
 	l.closed, l.paused = l.held >= l.slots() && !st.Bound || st.Paused, st.Paused
 	if st.Counted > costly {
-		l.rested = now.Add(time.Duration(st.Counted) * rest)
+		l.rested = latest(l.rested, now.Add(time.Duration(st.Counted)*rest))
 	}
 	if st.RetryIn > 0 {
 		l.heldBack = a.At.Add(st.RetryIn)
@@ -183,12 +183,13 @@ func (l *workspace) room() int {
 	return max(l.limit-l.held, 1)
 }
 
-// Defer skips the workspace until the given time. Reports of new items do not shorten that.
+// Defer skips the workspace until the given time. Reports of new items and of free slots do not shorten that.
 func (s *Schedule) Defer(id WorkspaceID, until time.Time) {
 	l := s.workspaces[id]
 	if l == nil {
 		return
 	}
+	l.rested = until
 	for _, v := range l.levels {
 		s.takeOut(v)
 		v.not = until

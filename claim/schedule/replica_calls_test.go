@@ -83,7 +83,7 @@ func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, err
 			c.about = itemOf(one.args[0].(string))
 			items = append(items, c.about)
 		}
-		reads = reads && slices.Contains([]string{"look", "load", "enqueued_before", "node_ids", "unlocked",
+		reads = reads && slices.Contains([]string{"look", "load", "enqueued_before", "node_ids", "unlocked", "arrivals",
 			"bring_back", "last_token"}, one.name)
 	}
 	c.blocked = func() bool { return claims && w.tables.Claims() || signals && w.takes() || w.tables.Locked(items) }
@@ -109,7 +109,8 @@ func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, err
 		return nil, false
 	}
 	err := w.send(ctx, c)
-	if err != nil && !postgres.IsRefused(err) { // then those before it were answered
+	// Those before a statement that failed by itself were answered.
+	if err != nil && !postgres.IsRefused(err) && !postgres.HasCode(err, postgres.LockNotAvailable) {
 		return nil, err
 	}
 	return c.tables, err

@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,7 +30,7 @@ func init() {
 		"dispatched": settles("dispatched"), "retry": settles("retry"), "release": settles("release"),
 		"fail":      settles("fail"),
 		"heartbeat": heartbeat, "release_unread": releaseUnread, "last_token": lastToken, "unlocked": unlocked,
-		"look": look, "load": load, "epoch": epoch, "enqueued_before": enqueuedBefore, "node_ids": nodeIDs,
+		"look": look, "load": load, "arrivals": arrivals, "epoch": epoch, "enqueued_before": enqueuedBefore, "node_ids": nodeIDs,
 		"sweep": sweep, "bring_back": bringBack,
 		"finish": finish, "finish_all": finishAll, "adopt": adopt, "swap_watches": swapWatches,
 		"give_up_watches": giveUpWatches, "signal_take": signalTake,
@@ -75,6 +77,7 @@ func claimHead(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows
 }
 
 func park(w *world, of *replica, _ *schedule.SimulatedTx, args []any) table {
+	of.parks()
 	w.say("%s parks %d", of.name, args[0])
 	w.count("parked")
 	return table{{"park": w.tables.Park(args[0].(int64))}}
@@ -89,6 +92,7 @@ func (w *world) proposed(text string) schedule.Proposal {
 		LeasedTo   int64          `json:"leased_to"`
 		Unanswered int            `json:"unanswered"`
 		Alone      bool           `json:"alone"`
+		Careful    bool           `json:"careful"`
 		Namespaces map[string]int `json:"namespaces"`
 		Entries    []struct {
 			WorkspaceID uuid.UUID `json:"workspace_id"`
@@ -106,7 +110,8 @@ func (w *world) proposed(text string) schedule.Proposal {
 	if err := json.Unmarshal([]byte(text), &sent); err != nil {
 		panic(err)
 	}
-	p := schedule.Proposal{AtMost: sent.AtMost, Unanswered: sent.Unanswered, Alone: sent.Alone,
+	p := schedule.Proposal{Want: schedule.Want{Careful: sent.Careful},
+		AtMost: sent.AtMost, Unanswered: sent.Unanswered, Alone: sent.Alone,
 		Leased: schedule.Receipt{Held: sent.Leased, To: sent.LeasedTo}}
 	if sent.Epoch != nil {
 		p.Epoch = schedule.Epoch(*sent.Epoch)
@@ -142,6 +147,11 @@ func (w *world) refuses() {
 
 // claimed are the rows of a claim. The standing is in the first row if it was claimed by claim_single.
 func (w *world) claimed(of *replica, c schedule.SimulatedClaim, single bool) (rows table) {
+	if c.Waits {
+		w.count("locked items")
+		w.refusal = lockTimeout
+		return nil
+	}
 	if c.Refused {
 		w.refuses()
 		return nil
@@ -249,7 +259,7 @@ func unlocked(w *world, _ *replica, _ *schedule.SimulatedTx, args []any) table {
 }
 
 func look(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows table) {
-	head, gap, all, changes := w.tables.Look(args[0].(string), args[2].(*string))
+	head, gap, all, changes := w.tables.Look(args[0].(string), args[1].(int), args[2].(*string))
 	row := func() map[string]any {
 		r := w.head(head)
 		for _, name := range []string{"workspace_id", "priority", "limit_keys", "due", "items", "wake_number"} {
@@ -271,6 +281,10 @@ func look(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows tabl
 		}
 		rows = append(rows, r)
 	}
+	if of.sawKept.IsZero() && w.kept != nil {
+		of.sawKept = time.Now()
+	}
+	of.lookedAt = time.Now()
 	w.say("%s looks: %d changes, gap %t", of.name, len(changes), gap)
 	return rows
 }
@@ -283,10 +297,15 @@ func load(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows tabl
 			after.Key = *key
 		}
 	}
-	if after == nil {
+	xid := int64(0)
+	if of := args[0].(*string); of != nil {
+		xid, _ = strconv.ParseInt(*of, 10, 64)
+	}
+	if after == nil && xid == 0 {
 		clear(of.rated)
 	}
-	head, all := w.tables.Load(after, args[4].(int))
+	of.compares(xid, args[4].(int))
+	head, all := w.tables.Load(xid, after, args[4].(int))
 	row := func() map[string]any {
 		r := w.head(head)
 		for _, name := range []string{"workspace_id", "priority", "run_at", "id", "held", "slots", "burst_limit",
@@ -308,6 +327,18 @@ func load(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows tabl
 		rows = table{row()}
 	}
 	w.say("%s loads %d key queues", of.name, len(all))
+	return rows
+}
+
+func arrivals(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows table) {
+	found := w.tables.Arrivals(args[0].(string), args[1].(string), args[2].(int))
+	for _, xid := range slices.Sorted(maps.Keys(found)) {
+		for _, l := range found[xid] {
+			rows = append(rows, map[string]any{"xid": fmt.Sprint(xid), "workspace_id": l.Workspace, "priority": l.Priority,
+				"limit_key": l.Key, "due": l.From.Due, "wake_number": l.Number})
+		}
+	}
+	w.say("%s reads the arrivals of %d transactions", of.name, len(found))
 	return rows
 }
 

@@ -35,15 +35,8 @@ func (w *world) calms() {
 
 // fills runs until everything has started that can, though nothing ends.
 func (w *world) fills() string {
-	if w.stays = true; w.unseen && w.steps%4 == 0 {
-		w.kept = w.tables.Begin(false)
-	}
-	defer func() {
-		if w.stays = false; w.kept != nil {
-			w.tables.Close(w.kept, false)
-			w.kept = nil
-		}
-	}()
+	w.stays = true
+	defer func() { w.stays = false }()
 	for range 20_000 {
 		if w.tables.Startable() == 0 {
 			return ""
@@ -61,15 +54,15 @@ func (w *world) drains() string {
 	if w.lies != "" {
 		most = 6000
 	}
-	for steps := 0; w.tables.Left() > 0 || w.tables.Full == "" && w.tables.OpenSignals() > 0; steps++ {
+	for steps := 0; w.left() > 0 || w.tables.Full == "" && w.tables.OpenSignals() > 0; steps++ {
 		if w.step(); w.broken != "" {
 			return w.broken
 		}
 		if steps > most {
-			if w.tables.Left() == 0 {
+			if w.left() == 0 {
 				return fmt.Sprintf("%d signals are open", w.tables.OpenSignals())
 			}
-			return fmt.Sprintf("%d items have not ended:\n%s", w.tables.Left(), w.tables.Describe())
+			return fmt.Sprintf("%d items have not ended:\n%s", w.left(), w.tables.Describe())
 		}
 	}
 	return w.tables.Signals(w.temporal.received)
@@ -182,7 +175,7 @@ func (w *world) run() string {
 	}
 	if w.broken == "" {
 		w.calms()
-		for _, phase := range []func() string{w.fills, w.drains, w.opens, w.drains, w.works} {
+		for _, phase := range []func() string{w.fills, w.drains, w.opens, w.drains, w.hardship, w.drains, w.works} {
 			if w.broken = phase(); w.broken != "" {
 				break
 			}

@@ -51,8 +51,8 @@ type world struct {
 	slow       []string              // what calls are about that take long
 	atOnce     int                   // claims since the last step
 	passedOver map[int64]bool        // items whose rows were found locked, or whose settle was rejected
-	unseen     bool                  // an item was enqueued that no trigger saw
 	kept       *schedule.SimulatedTx // an application's transaction that stays open
+	keptAt     time.Time
 
 	mu    sync.Mutex // held by whoever changes the world
 	calls []*call
@@ -208,8 +208,10 @@ func (w *world) passes() time.Duration {
 func (w *world) timesOut(c *call) {
 	w.count("lock timeouts")
 	w.say("%s: %s waits too long for a lock", c.of.name, c.name)
-	w.answers(c, &pgconn.PgError{Code: "55P03", Message: "canceling statement due to lock timeout"})
+	w.answers(c, lockTimeout)
 }
+
+var lockTimeout = &pgconn.PgError{Code: "55P03", Message: "canceling statement due to lock timeout"}
 
 // applications are the open transactions of applications.
 func (w *world) applications() (open []*schedule.SimulatedTx) {
@@ -224,10 +226,13 @@ func (w *world) applications() (open []*schedule.SimulatedTx) {
 func (w *world) enqueues() {
 	if w.rare(300) {
 		w.say("no trigger sees that item %d is enqueued", w.tables.InsertUnseen(w.IntN(w.tables.Workspaces())))
-		w.unseen = true
 		return
 	}
 	tx := w.tables.Begin(w.IntN(4) != 0)
+	if w.IntN(16) == 15 {
+		w.say("an application locks item %d", w.tables.LockWaiting(tx))
+		return
+	}
 	workspace, priority := w.IntN(w.tables.Workspaces()), w.IntN(3)
 	for range 1 + w.IntN(3) {
 		key := ""

@@ -1,9 +1,6 @@
 package schedule
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // What replicas read from the simulated Postgres into their memory: see sql/claim/memory.sql.
 
@@ -15,23 +12,26 @@ type simNews struct {
 	gap     bool
 }
 
-// look is sql/claim/memory.sql.
-func (p *simPostgres) look(seen snapshot) (news simNews) {
+// simQueue identifies a key queue.
+type simQueue struct {
+	WorkspaceID
+	priority int
+	key      string
+}
+
+// look is sql/claim/memory.sql. It reads at most so many new items.
+func (p *simPostgres) look(seen snapshot, most int) (news simNews) {
 	if news.now = p.snapshot(); seen.xmin() < p.trimmed || seen.xmax > news.now.xmax {
 		news.gap = true
 		return news
 	}
-	type keyQueue struct {
-		WorkspaceID
-		priority int
-		key      string
-	}
-	came := map[keyQueue]int{}
+	came := map[simQueue]int{}
 	for _, r := range p.rows {
-		if r.status != rowWaits || seen.sees(r.xid) {
+		if r.status != rowWaits || seen.sees(r.xid) || most == 0 {
 			continue
 		}
-		at := keyQueue{r.workspace, r.priority, r.key}
+		most--
+		at := simQueue{r.workspace, r.priority, r.key}
 		n, found := came[at]
 		if !found {
 			n, came[at] = len(news.changes), len(news.changes)
@@ -55,17 +55,16 @@ func (p *simPostgres) look(seen snapshot) (news simNews) {
 	return news
 }
 
-// load is sql/claim/memory.sql.
-func (p *simPostgres) load() []Waiting {
-	all := []Waiting{}
+// load is sql/claim/memory.sql, of some rows.
+func (p *simPostgres) load(of func(*simRow) bool) []Waiting {
+	all, places := []Waiting{}, map[simQueue]int{}
 	for _, r := range p.rows {
-		if r.status != rowWaits {
+		if r.status != rowWaits || !of(r) {
 			continue
 		}
-		n := slices.IndexFunc(all, func(w Waiting) bool {
-			return w.Workspace == r.workspace && w.Priority == r.priority && w.Key == r.key
-		})
-		if n < 0 {
+		n, found := places[simQueue{r.workspace, r.priority, r.key}]
+		if !found {
+			places[simQueue{r.workspace, r.priority, r.key}] = len(all)
 			held, _ := p.holders(r.workspace, 0)
 			all = append(all,
 				Waiting{Workspace: r.workspace, Number: int64(r.workspace[0]), Priority: r.priority, Key: r.key, From: r.position(),

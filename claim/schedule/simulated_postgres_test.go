@@ -113,6 +113,7 @@ type simPostgres struct {
 	trimmed  int64
 	trimNext int64
 	claiming *simTx // holder of the lock
+	waits    bool   // the last claim would wait for a row that an application has locked
 	// alive reports whether a replica renews its presence: its lost leases do not count. Nil: none does.
 	alive func(replica int) bool
 	// allowed is how many items of a lane a claim may take, for lanes that are limited; laneOf names a workspace's lane.
@@ -256,7 +257,7 @@ func (p *simPostgres) claim(owner int, q Proposal, at time.Time) (tx *simTx, a A
 
 // claimIn is sql/claim/claim.sql: it counts, and takes items that were due at the given time.
 func (p *simPostgres) claimIn(tx *simTx, owner int, q Proposal, at time.Time) (a Answer, taken []*simRow) {
-	p.claiming = tx
+	p.claiming, p.waits = tx, false
 	same := p.epoch != (Epoch{}) && p.epoch == q.Epoch
 	a = Answer{Epoch: p.epoch, At: at, Last: p.last, Room: SimulatedW, Standings: make([]Standing, len(q.Entries))}
 	beyond, waits := int64(0), false
@@ -302,7 +303,9 @@ func (p *simPostgres) claimIn(tx *simTx, owner int, q Proposal, at time.Time) (a
 				continue
 			}
 			mine := slices.ContainsFunc(taken, func(o *simRow) bool { return o.id == r.id })
-			if !mine && !r.locked && st.Taken < st.Granted && len(taken) < most && !r.due.After(at) && p.lets(allowed, r) {
+			free := st.Taken < st.Granted && len(taken) < most && !r.due.After(at)
+			p.waits = p.waits || free && r.locked && !q.Want.Careful && p.allowed == nil
+			if !mine && !r.locked && free && p.lets(allowed, r) {
 				st.Taken++
 				taken = append(taken, p.take(tx, owner, r))
 			} else if left := r.position(); !mine && st.Next == nil {

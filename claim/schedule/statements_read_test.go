@@ -49,8 +49,8 @@ func decodeSnapshot(text string) (s snapshot) {
 }
 
 // Look is the statement look. Gap means that everything must be loaded; all, that all limits may have changed.
-func (s *Simulated) Look(seen string, epoch *string) (h SimulatedHead, gap, all bool, changes []Change) {
-	news := s.look(decodeSnapshot(seen))
+func (s *Simulated) Look(seen string, most int, epoch *string) (h SimulatedHead, gap, all bool, changes []Change) {
+	news := s.look(decodeSnapshot(seen), most)
 	gap = news.gap || epoch == nil || *epoch != uuid.UUID(s.epoch).String()
 	for n := range news.changes {
 		news.changes[n].Number = int64(news.changes[n].Workspace[0])
@@ -64,9 +64,9 @@ func (s *Simulated) EpochID(tx *SimulatedTx) string {
 	return uuid.UUID(cmp.Or(s.epoch, tx.epoch)).String()
 }
 
-// Load is the statement load: the key queues after another, in their order.
-func (s *Simulated) Load(after *Waiting, most int) (SimulatedHead, []Waiting) {
-	all := s.load()
+// Load is the statement load: the key queues after another, in their order, of a transaction or, if xid is 0, of all.
+func (s *Simulated) Load(xid int64, after *Waiting, most int) (SimulatedHead, []Waiting) {
+	all := s.load(func(r *simRow) bool { return xid == 0 || r.xid == xid })
 	order := func(a, b Waiting) int {
 		key := func(w Waiting) string { // items without a key are last
 			if w.Key == "" {
@@ -82,6 +82,17 @@ func (s *Simulated) Load(after *Waiting, most int) (SimulatedHead, []Waiting) {
 		all = slices.DeleteFunc(all, func(w Waiting) bool { return order(w, *after) <= 0 })
 	}
 	return s.head(), all[:min(most, len(all))]
+}
+
+// Arrivals is the statement arrivals: for each transaction between two snapshots its first key queues.
+func (s *Simulated) Arrivals(before, seen string, most int) map[int64][]Waiting {
+	arrivals := map[int64][]Waiting{}
+	for _, r := range s.rows {
+		if _, known := arrivals[r.xid]; !known && !decodeSnapshot(before).sees(r.xid) && decodeSnapshot(seen).sees(r.xid) {
+			_, arrivals[r.xid] = s.Load(r.xid, nil, most)
+		}
+	}
+	return arrivals
 }
 
 // EnqueuedBefore is the statement enqueued_before: the workspaces of those of the items that the snapshot sees.
@@ -173,14 +184,28 @@ func (s *Simulated) GiveUpWatches(tx *SimulatedTx, owner int, items []int64) {
 // Holds reports whether an item holds a slot, or has one open change.
 func (s *Simulated) Holds(id int64) bool { return s.rows[id].holds() }
 
-// Left counts the items that have not ended and can: not those that wait for the limit key Full.
-func (s *Simulated) Left() (left int) {
+// Left counts the items that have not ended and can: not those that wait for the limit key Full or for next year, nor
+// those that a transaction keeps locked or that a trigger rejects.
+func (s *Simulated) Left(kept *SimulatedTx) (left int) {
 	for _, row := range s.rows[1:] {
-		if (row.status != rowEnded || row.locked) && (row.key != s.Full || row.key == "" || row.status != rowWaits) {
+		waits := row.status == rowWaits && (row.key == s.Full && row.key != "" || row.due.Sub(s.now) > year ||
+			s.Refuses[row.id] || kept != nil && kept.version(row) != nil)
+		if !waits && (row.status != rowEnded || row.locked) {
 			left++
 		}
 	}
 	return left
+}
+
+const year = 365 * 24 * time.Hour
+
+// InsertCrowd adds more items than a look reads and more key queues than a page has, which wait for next year, and
+// behind them one that is due.
+func (s *Simulated) InsertCrowd(tx *SimulatedTx) {
+	for n := range 1000 {
+		s.insert(tx, WorkspaceID{1}, fmt.Sprintf("k%03d", n%250), 1, s.now.Add(2*year))
+	}
+	s.insert(tx, WorkspaceID{byte(s.Workspaces())}, "", 0, s.now)
 }
 
 // Rows counts all items.
@@ -264,6 +289,25 @@ func (s *Simulated) InsertUnseen(workspace int) int64 {
 	row.xid, tx.rows[0].xid = 0, 0
 	s.close(tx, true)
 	return row.id
+}
+
+// LockWaiting lets an application's transaction lock a waiting item. It returns its ID, or 0 if none waits.
+func (s *Simulated) LockWaiting(tx *SimulatedTx) int64 {
+	for _, r := range s.inOrder() {
+		if r.status == rowWaits && !r.locked {
+			s.change(tx, r)
+			return r.id
+		}
+	}
+	return 0
+}
+
+// InsertRefused adds items that a trigger rejects in one workspace, and one item in another.
+func (s *Simulated) InsertRefused(tx *SimulatedTx) {
+	for range 30 {
+		s.Refuses[s.insert(tx, WorkspaceID{1}, "", 0, s.now).id] = true
+	}
+	s.insert(tx, WorkspaceID{byte(s.Workspaces())}, "", 0, s.now)
 }
 
 // HasExpired reports whether a lease has ended that was not settled.

@@ -111,8 +111,9 @@ type SimulatedClaim struct {
 	Standing string
 	// Declined means that only the statement claim can serve it, and Rated that this is because of a rate.
 	Declined, Rated bool
-	// Refused means that a user's trigger rejects one of the items, so that the transaction must be rolled back.
-	Refused bool
+	// Refused means that a user's trigger rejects one of the items, and Waits that another transaction has locked one. In
+	// both cases the transaction must be rolled back.
+	Refused, Waits bool
 }
 
 // Allow limits the items of lanes for the next claims, as the proposals say.
@@ -157,6 +158,9 @@ func (s *Simulated) Single(tx *SimulatedTx, owner int, watches bool, p Proposal)
 // Claim is the statement claim.
 func (s *Simulated) Claim(tx *SimulatedTx, owner int, watches bool, p Proposal) (c SimulatedClaim) {
 	answer, taken := s.claimIn(tx, owner, p, s.now)
+	if c.Waits = s.waits; c.Waits {
+		return c
+	}
 	if c.Refused = slices.ContainsFunc(taken, func(r *simRow) bool { return s.Refuses[r.id] }); c.Refused {
 		return c
 	}

@@ -1,0 +1,84 @@
+package schedule_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim/schedule"
+)
+
+// left counts the items that have not ended and can.
+func (w *world) left() int { return w.tables.Left(w.kept) }
+
+// hardship lets something that lasts begin in an idle system, in some runs, and ends it once all items have ended that
+// can in spite of it.
+func (w *world) hardship() string {
+	defer w.stopsKeeping()
+	switch w.steps % 16 {
+	case 0, 1:
+		if w.quiet { // it is found by a compare, and so are parked items
+			return ""
+		}
+		w.mu.Lock()
+		if w.steps%32 > 15 {
+			w.keeps()
+		}
+		w.say("no trigger sees that item %d is enqueued", w.tables.InsertUnseen(0))
+		w.mu.Unlock()
+	case 2, 3:
+		w.mu.Lock()
+		w.changes(func(tx *schedule.SimulatedTx) { w.tables.Insert(tx, 0, "", 0, w.now()) })
+		w.keeps()
+		w.say("an application keeps item %d locked", w.tables.LockWaiting(w.kept))
+		w.mu.Unlock()
+		w.fill(3)
+	case 4, 5:
+		if w.quiet || w.tables.Workspaces() == 1 {
+			return ""
+		}
+		w.mu.Lock()
+		w.changes(w.tables.InsertRefused)
+		w.mu.Unlock()
+	case 6:
+		w.mu.Lock()
+		w.changes(w.tables.InsertCrowd)
+		w.mu.Unlock()
+	}
+	said := w.drains()
+	clear(w.tables.Refuses)
+	return said
+}
+
+// keeps begins a transaction of an application that stays open.
+func (w *world) keeps() { w.kept, w.keptAt = w.tables.Begin(false), time.Now() }
+
+func (w *world) stopsKeeping() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.kept != nil {
+		w.tables.Close(w.kept, false)
+		w.kept = nil
+	}
+}
+
+// compares checks that a page of a compare waits for a transaction that a replica's looks have seen for a second, but
+// not for more than ten minutes.
+func (r *replica) compares(xid int64, queues int) {
+	const ofLoads = 10_000
+	if w := r.world; xid == 0 && queues < ofLoads && w.kept != nil && !r.sawKept.IsZero() && r.lookedAt.Sub(r.sawKept) > time.Second &&
+		time.Since(w.keptAt) < 10*time.Minute {
+		w.broken = fmt.Sprintf("%s compares while a transaction is open", r.name)
+	}
+	if xid == 0 {
+		r.parked = nil
+	}
+}
+
+// parks checks that a replica parks few items of a workspace within a minute, unless it compares.
+func (r *replica) parks() {
+	r.parked = slices.DeleteFunc(r.parked, func(at time.Time) bool { return time.Since(at) > 55*time.Second })
+	if r.parked = append(r.parked, time.Now()); len(r.parked) > 16 {
+		r.world.broken = fmt.Sprintf("%s parks %d items within a minute", r.name, len(r.parked))
+	}
+}
