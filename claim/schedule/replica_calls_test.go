@@ -57,7 +57,7 @@ func (w *world) send(ctx context.Context, c *call) error {
 	case <-ctx.Done():
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if c.gone = true; c.name == "wait" || c.name == "find" {
+		if w.givesUpLate(c); c.name == "wait" || c.name == "find" {
 			w.calls = slices.DeleteFunc(w.calls, func(o *call) bool { return o == c })
 		}
 		return ctx.Err()
@@ -84,7 +84,7 @@ func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, err
 			items = append(items, c.about)
 		}
 		reads = reads && slices.Contains([]string{"look", "load", "enqueued_before", "node_ids", "unlocked", "arrivals",
-			"bring_back", "last_token"}, one.name)
+			"last_token"}, one.name)
 	}
 	c.blocked = func() bool { return claims && w.tables.Claims() || signals && w.takes() || w.tables.Locked(items) }
 	c.run = func() (error, bool) {
@@ -199,7 +199,8 @@ func (w *world) goes(c *call) {
 		}
 	}
 	var err error
-	if w.rare(25) {
+	unlucky := c.of.unlucky && !c.temporal()
+	if c.of.unlucky = c.of.unlucky && !unlucky; w.rare(25) || unlucky && w.rare(3) {
 		err = errCut
 		w.count("lost")
 		w.say("%s: the answer to %s is lost", c.of.name, c.name)

@@ -29,7 +29,7 @@ func (w *world) fault() {
 		w.say("namespace %s is blocked: %t", name, w.temporal.blocked[name])
 	case 4:
 		w.count("clock jumps")
-		w.skew += time.Duration(w.IntN(7)-3) * time.Second
+		w.skew += []time.Duration{-3, -2, -1, 1, 2, 3, 15, -24 * 60 * 60}[w.IntN(8)] * time.Second
 		w.say("Postgres' clock is %s ahead", w.skew)
 	case 5:
 		item := int64(max(w.tables.Rows()-w.IntN(10), 1))

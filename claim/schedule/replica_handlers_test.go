@@ -139,9 +139,10 @@ func claimsSingle(w *world, of *replica, tx *schedule.SimulatedTx, args []any) t
 	return w.claimed(of, c, true)
 }
 
-// refuses ends a statement by an error of a user's trigger.
-func (w *world) refuses() {
+// refuses ends a statement by an error of a user's trigger. The answer to the next may be lost.
+func (w *world) refuses(of *replica) {
 	w.count("refused")
+	of.unlucky = true
 	w.refusal = &pgconn.PgError{Severity: "ERROR", Code: "P0001", Message: "not this item"}
 }
 
@@ -153,7 +154,7 @@ func (w *world) claimed(of *replica, c schedule.SimulatedClaim, single bool) (ro
 		return nil
 	}
 	if c.Refused {
-		w.refuses()
+		w.refuses(of)
 		return nil
 	}
 	for _, i := range c.Items {
@@ -205,7 +206,7 @@ func settles(verb string) handler {
 		for _, id := range ids {
 			if w.tables.RefusesEnd[id] {
 				w.passedOver[id] = true
-				w.refuses()
+				w.refuses(of)
 				return nil
 			}
 		}
@@ -281,10 +282,7 @@ func look(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows tabl
 		}
 		rows = append(rows, r)
 	}
-	if of.sawKept.IsZero() && w.kept != nil {
-		of.sawKept = time.Now()
-	}
-	of.lookedAt = time.Now()
+	of.sees()
 	w.say("%s looks: %d changes, gap %t", of.name, len(changes), gap)
 	return rows
 }
@@ -373,12 +371,14 @@ func nodeIDs(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows t
 func sweep(w *world, of *replica, tx *schedule.SimulatedTx, _ []any) table {
 	s := w.tables.Sweep(tx, of.n, w.alive)
 	w.say("%s sweeps: %d requeued, unwatched %t", of.name, s.Requeued, s.Unwatched)
-	return table{{"requeued": s.Requeued, "late": 0, "next_expiry_in": s.NextExpiryIn, "now": w.now(), "oldest_open": 1,
+	return table{{"requeued": s.Requeued, "late": 0, "next_expiry_in": s.NextExpiryIn, "now": w.now(), "oldest_open": s.OldestOpen,
 		"open": s.Open, "mine": s.Mine, "unwatched": s.Unwatched, "stops": false,
 		"signals": w.tables.OpenSignals() > 0, "deletes": false,
 		"namespaces": []string{"a", "b"}, "notify_queue": 0.0}}
 }
 
-func bringBack(*world, *replica, *schedule.SimulatedTx, []any) table {
-	return table{{"times": 0, "more": false, "open_to": int64(1)}}
+func bringBack(w *world, of *replica, tx *schedule.SimulatedTx, _ []any) table {
+	times, openTo := w.tables.BringBack(tx)
+	w.say("%s brings back %d times", of.name, times)
+	return table{{"times": times, "more": false, "open_to": openTo}}
 }

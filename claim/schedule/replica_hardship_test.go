@@ -62,6 +62,16 @@ func (w *world) stopsKeeping() {
 	}
 }
 
+// sees notes when a replica's looks began to see the transaction kept as the oldest.
+func (r *replica) sees() {
+	r.lookedAt = time.Now()
+	if w := r.world; w.kept == nil || w.tables.Open()[0] != w.kept {
+		r.sawKept = time.Time{}
+	} else if r.sawKept.IsZero() {
+		r.sawKept = r.lookedAt
+	}
+}
+
 // compares checks that a page of a compare waits for a transaction that a replica's looks have seen for a second, but
 // not for more than ten minutes.
 func (r *replica) compares(xid int64, queues int) {

@@ -31,8 +31,9 @@ type replica struct {
 	carried    bool                         // its last claim settled items
 	declined   int                          // claims in a row that claim_single declined
 	rated      map[schedule.WorkspaceID]int // the same since the last load, by workspace
+	unlucky    bool                         // a trigger has just rejected something
 	parked     []time.Time                  // when it parked items, in the last minute
-	sawKept    time.Time                    // its first look that saw the transaction kept
+	sawKept    time.Time                    // its first look that saw the transaction kept as the oldest
 	lookedAt   time.Time
 
 	claims   *claim.Store

@@ -186,6 +186,19 @@ func (r *replica) givenUp(ctx context.Context, item claim.Item) {
 	}
 }
 
+// givesUpLate notes that nobody waits for a call any more, which must be before its lease ends.
+func (w *world) givesUpLate(c *call) {
+	w.tables.SetNow(w.now())
+	was := c.gone
+	c.gone = true
+	if c.token == 0 || was || w.counts["clock jumps"]+w.counts["failovers"]+w.counts["crashes"] > 0 {
+		return
+	}
+	if left := w.tables.LeaseLeft(c.about, c.token); left < 0 {
+		leases{of: c.of}.breaks("the %s of item %d is given up after its lease has ended: %s", c.name, c.about, left)
+	}
+}
+
 // beyondLeases says what is wrong with leases: a start must leave a tenth of its own. A crash may forget that a lease
 // was extended.
 func (w *world) beyondLeases() string {

@@ -29,6 +29,7 @@ func (s *Simulated) check(tx *simTx, p Proposal, taken []*simRow) {
 	if !slices.IsSortedFunc(p.Entries, func(a, b Entry) int { return a.last() - b.last() }) {
 		s.broken = fmt.Sprintf("bursts are not asked for last: %+v", p.Entries)
 	}
+	s.checkUnanswered(p, taken, given)
 	s.checkWorkspaces(p, taken)
 	s.checkKeys(tx, given)
 	s.checkRates(tx, given)
@@ -43,6 +44,25 @@ func (e Entry) last() int {
 		return 1
 	}
 	return 0
+}
+
+// mostOvertaken is how many claims may give other items before an unanswered start is repeated that is due: a replica
+// may not know of it yet.
+const mostOvertaken = 20
+
+// checkUnanswered checks that unanswered starts are repeated before other items are started.
+func (s *Simulated) checkUnanswered(q Proposal, taken, given []*simRow) {
+	for _, r := range s.rows {
+		due := r.status == rowDoubt && !r.locked && r.lost < 2 && !r.due.After(s.now) && !s.skips(r) && s.allowed == nil
+		switch {
+		case !due || slices.ContainsFunc(taken, func(o *simRow) bool { return o.id == r.id }):
+			delete(s.overtaken, r.id)
+		case len(given) > 0:
+			if s.overtaken[r.id]++; s.overtaken[r.id] > mostOvertaken {
+				s.broken = fmt.Sprintf("the unanswered start of item %d is not repeated", r.id)
+			}
+		}
+	}
 }
 
 // checkWorkspaces checks each item that a claim gives, in the claim's order, against the limit of its workspace or, if

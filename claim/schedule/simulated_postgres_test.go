@@ -34,7 +34,8 @@ type simRow struct {
 	attempts, failures, watcher int
 	over                        bool
 	run                         string
-	claimedAt                   int // the step
+	claimedAt                   int       // the step
+	dueSet                      time.Time // when pgdispatch set its due time
 }
 
 // waits puts an item back.
@@ -124,6 +125,7 @@ type simPostgres struct {
 	paused    bool                // by the settings
 	graphs    graphTable
 	steps     int
+	overtaken map[int64]int // how many claims gave items while an unanswered start was due
 	// Lies is a planted mistake: see TestTheSimulationSeesWhatIsPlanted.
 	Lies string
 }
@@ -137,7 +139,7 @@ func (p *simPostgres) begin(sync bool) *simTx {
 
 // insert adds an item in a transaction.
 func (p *simPostgres) insert(tx *simTx, workspace WorkspaceID, key string, priority int, due time.Time) *simRow {
-	row := &simRow{xid: tx.xid, status: rowEnded,
+	row := &simRow{xid: tx.xid, status: rowEnded, dueSet: p.now,
 		item: item{workspace: workspace, priority: priority, id: int64(len(p.rows)), key: key, due: due}}
 	p.rows = append(p.rows, row) // invisible before its commit
 	p.change(tx, row).status = rowWaits

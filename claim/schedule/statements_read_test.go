@@ -111,6 +111,7 @@ type SimulatedSweep struct {
 	Requeued     int
 	NextExpiryIn *time.Duration
 	Open, Mine   int
+	OldestOpen   int64 // transaction
 	Unwatched    bool
 }
 
@@ -118,7 +119,7 @@ type SimulatedSweep struct {
 func (s *Simulated) Sweep(tx *SimulatedTx, owner int, alive func(int) bool) (swept SimulatedSweep) {
 	before := len(tx.rows)
 	s.requeue(tx)
-	swept.Requeued = len(tx.rows) - before
+	swept.Requeued, swept.OldestOpen = len(tx.rows)-before, s.snapshot().xmin()
 	for _, row := range s.rows {
 		if in := row.lease.Sub(s.now); row.status == rowClaimed && in > 0 &&
 			(swept.NextExpiryIn == nil || in < *swept.NextExpiryIn) {

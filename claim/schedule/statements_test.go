@@ -40,13 +40,20 @@ func NewSimulated(r *rand.Rand, limits, bursts []int) *Simulated {
 func emptySimulated(r *rand.Rand) *Simulated {
 	return &Simulated{ended: map[int64]bool{}, Refuses: map[int64]bool{}, RefusesEnd: map[int64]bool{},
 		simPostgres: simPostgres{r: r,
-			parked: map[int64]time.Time{}, forgotten: map[int64]bool{}, rates: map[WorkspaceID]float64{},
+			parked: map[int64]time.Time{}, overtaken: map[int64]int{}, forgotten: map[int64]bool{}, rates: map[WorkspaceID]float64{},
 			buckets: map[WorkspaceID]simBucket{}, paces: map[WorkspaceID]*simPace{},
 			graphs: graphTable{newest: map[WorkspaceID]SimulatedGraph{}, replace: map[int]int{}}}}
 }
 
-// SetNow sets the clock of Postgres.
-func (s *Simulated) SetNow(now time.Time) { s.now, s.steps = now, s.steps+1 }
+// SetNow sets the clock of Postgres. For the check, starts of a time that is ahead count as starts of now.
+func (s *Simulated) SetNow(now time.Time) {
+	if s.steps++; now.Before(s.now) {
+		for n := range s.started {
+			s.started[n].at = earlier(s.started[n].at, now)
+		}
+	}
+	s.now = now
+}
 
 // Begin begins a transaction, whose commit a crash may lose unless it is synchronous.
 func (s *Simulated) Begin(sync bool) *SimulatedTx { return s.begin(sync) }
@@ -281,10 +288,10 @@ func (s *Simulated) Settle(tx *SimulatedTx, owner int, verb string, id, token in
 		return true
 	case "retry":
 		next.failures++
-		next.due = s.now.Add(delay)
+		next.due, next.dueSet = s.now.Add(delay), s.now
 	case "release":
 		if next.attempts--; delay > 0 {
-			next.due = s.now.Add(delay)
+			next.due, next.dueSet = s.now.Add(delay), s.now
 		}
 	}
 	next.unknown, next.lost = next.unknown || unanswered, 0
