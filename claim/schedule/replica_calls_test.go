@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
@@ -39,7 +40,7 @@ const (
 // send registers a call and waits for its answer.
 func (w *world) send(ctx context.Context, c *call) error {
 	c.answer = make(chan error, 1)
-	if w.lies == "starts outlive their leases" && c.name == "start" {
+	if w.lies == "starts outlive their leases" && c.name == "start" || w.lies == "lookups outlive their leases" && c.name == "find" {
 		ctx = context.WithoutCancel(ctx)
 	}
 	w.mu.Lock()
@@ -57,7 +58,8 @@ func (w *world) send(ctx context.Context, c *call) error {
 	case <-ctx.Done():
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.givesUpLate(c); c.name == "wait" || c.name == "find" {
+		w.endsLate(c)
+		if c.gone = true; c.name == "wait" || c.name == "find" {
 			w.calls = slices.DeleteFunc(w.calls, func(o *call) bool { return o == c })
 		}
 		return ctx.Err()
@@ -123,6 +125,7 @@ func (w *world) takes() bool {
 
 // answers ends a call.
 func (w *world) answers(c *call, err error) {
+	w.endsLate(c)
 	w.calls = slices.DeleteFunc(w.calls, func(o *call) bool { return o == c })
 	if w.verbose {
 		w.say("%s: %s of %d is answered, gone %t: %v", c.of.name, c.name, c.about, c.gone, err)
@@ -133,6 +136,9 @@ func (w *world) answers(c *call, err error) {
 // pending are the calls that can go on, in an order that does not depend on the order of goroutines.
 func (w *world) pending() (all []*call) {
 	for _, c := range w.calls {
+		if !c.gone && time.Now().Before(c.of.cutTo) {
+			continue
+		}
 		held := w.temporal.holds && c.name == "start"
 		if c.stage != isSent || !held && (c.blocked == nil || !c.blocked()) {
 			all = append(all, c)

@@ -9,7 +9,12 @@ import (
 
 // fault does something bad.
 func (w *world) fault() {
-	switch w.IntN(8) {
+	switch w.IntN(9) {
+	case 8:
+		w.count("cut off")
+		r := w.replicas[w.IntN(len(w.replicas))]
+		w.say("%s reaches neither Postgres nor Temporal", r.name)
+		r.cutTo = time.Now().Add(lease + time.Duration(w.IntN(3))*time.Second)
 	case 0:
 		w.count("crashes")
 		w.say("Postgres crashes")
@@ -108,7 +113,9 @@ func (w *world) limitsKey(least int) {
 
 // crash ends all transactions and connections.
 func (w *world) crash(failover bool) {
-	w.tables.Crash(failover)
+	if w.tables.Crash(failover); w.IntN(2) == 1 {
+		w.tables.ChangeLostGraph()
+	}
 	w.forgetDeclined()
 	w.told = map[any]*wakes{}
 	for _, c := range slices.Clone(w.calls) {

@@ -14,14 +14,24 @@ func (w *world) left() int { return w.tables.Left(w.kept) }
 // hardship lets something that lasts begin in an idle system, in some runs, and ends it once all items have ended that
 // can in spite of it.
 func (w *world) hardship() string {
+	kind, keeps := w.steps%16, w.steps%32 > 15
+	switch w.lies {
+	case "":
+	case "open transactions are not told":
+		kind, keeps = 0, true
+	case "items are parked twice":
+		kind = 4
+	default: // it is seen without
+		return ""
+	}
 	defer w.stopsKeeping()
-	switch w.steps % 16 {
+	switch kind {
 	case 0, 1:
 		if w.quiet { // it is found by a compare, and so are parked items
 			return ""
 		}
 		w.mu.Lock()
-		if w.steps%32 > 15 {
+		if keeps {
 			w.keeps()
 		}
 		w.say("no trigger sees that item %d is enqueued", w.tables.InsertUnseen(0))
@@ -64,7 +74,7 @@ func (w *world) stopsKeeping() {
 
 // sees notes when a replica's looks began to see the transaction kept as the oldest.
 func (r *replica) sees() {
-	r.lookedAt = time.Now()
+	r.lookedBefore, r.lookedAt = r.lookedAt, time.Now()
 	if w := r.world; w.kept == nil || w.tables.Open()[0] != w.kept {
 		r.sawKept = time.Time{}
 	} else if r.sawKept.IsZero() {
@@ -76,7 +86,7 @@ func (r *replica) sees() {
 // not for more than ten minutes.
 func (r *replica) compares(xid int64, queues int) {
 	const ofLoads = 10_000
-	if w := r.world; xid == 0 && queues < ofLoads && w.kept != nil && !r.sawKept.IsZero() && r.lookedAt.Sub(r.sawKept) > time.Second &&
+	if w := r.world; xid == 0 && queues < ofLoads && w.kept != nil && !r.sawKept.IsZero() && r.lookedBefore.Sub(r.sawKept) > time.Second &&
 		time.Since(w.keptAt) < 10*time.Minute {
 		w.broken = fmt.Sprintf("%s compares while a transaction is open", r.name)
 	}

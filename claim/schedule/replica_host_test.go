@@ -26,15 +26,17 @@ type replica struct {
 	deaf  bool     // its listener is not connected
 	notes []string // notifications that have not arrived
 
-	lost       map[claim.Held]bool          // leases that it was told are lost while it started their items
-	unreported map[int64]bool               // started items that were settled and not reported
-	carried    bool                         // its last claim settled items
-	declined   int                          // claims in a row that claim_single declined
-	rated      map[schedule.WorkspaceID]int // the same since the last load, by workspace
-	unlucky    bool                         // a trigger has just rejected something
-	parked     []time.Time                  // when it parked items, in the last minute
-	sawKept    time.Time                    // its first look that saw the transaction kept as the oldest
-	lookedAt   time.Time
+	lost         map[claim.Held]bool          // leases that it was told are lost while it started their items
+	unreported   map[int64]bool               // started items that were settled and not reported
+	carried      bool                         // its last claim settled items
+	declined     int                          // claims in a row that claim_single declined
+	rated        map[schedule.WorkspaceID]int // the same since the last load, by workspace
+	cutTo        time.Time                    // until then nothing that it sends arrives
+	unlucky      bool                         // a trigger has just rejected something
+	parked       []time.Time                  // when it parked items, in the last minute
+	sawKept      time.Time                    // its first look that saw the transaction kept as the oldest
+	lookedAt     time.Time
+	lookedBefore time.Time // the look before
 
 	claims   *claim.Store
 	dispatch *dispatch.Dispatcher

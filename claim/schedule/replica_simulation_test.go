@@ -285,6 +285,10 @@ func TestTheSimulationSeesWhatIsPlanted(t *testing.T) {
 		"epochs are not known":                    "knows no epoch",
 		"each claim of one key queue is declined": "are declined again and again",
 		"unread claims are kept":                  "a lease ends, though nothing fails",
+		"open transactions are not told":          "compares while a transaction is open",
+		"items are parked twice":                  "parks 1[78] items",
+		"unanswered starts come last":             "unanswered start of item .* is not repeated",
+		"lookups outlive their leases":            "find of item .* outlives its lease",
 		"revisions stay":                          "is started with an outdated graph",
 	} {
 		t.Run(lies, func(t *testing.T) {

@@ -107,7 +107,7 @@ func (s starter) Start(ctx context.Context, item claim.Item) (runID string, outc
 			return refuses(engine.Unreached)
 		case w.rare(40):
 			return refuses(engine.Retryable)
-		case w.rare(200), item.Unanswered && w.rare(20):
+		case w.rare(200), item.Unanswered && w.rare(4):
 			return refuses(engine.Permanent)
 		case w.rare(40):
 			return refuses(engine.Throttled)

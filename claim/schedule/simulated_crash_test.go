@@ -14,8 +14,11 @@ func (p *simPostgres) crash(failover bool) {
 	if failover {
 		kept = len(p.done) - p.r.IntN(len(p.done)+1)
 	}
+	next := p.next - int64(p.r.IntN(3))
 	for n := len(p.done) - 1; n >= kept; n-- {
-		p.forget(p.done[n], n < p.flushed)
+		if p.forget(p.done[n], n < p.flushed); failover {
+			next = min(next, p.done[n].xid-1)
+		}
 	}
 	p.done, p.flushed, p.epoch = nil, 0, Epoch{}
 	var token, xid int64
@@ -28,7 +31,7 @@ func (p *simPostgres) crash(failover bool) {
 	if p.last = token + p.r.Int64N(p.last-token+1); p.r.IntN(2) == 0 {
 		p.last = token
 	}
-	p.next = max(xid, p.next-int64(p.r.IntN(3)), p.trimNext, p.trimmed)
+	p.next = max(xid, next, p.trimNext, p.trimmed)
 }
 
 // forget undoes a commit.

@@ -12,7 +12,8 @@ type SimulatedGraph struct {
 type graphTable struct {
 	newest  map[WorkspaceID]SimulatedGraph
 	nodes   int
-	replace map[int]int // at which step a graph was replaced or lost
+	replace map[int]int           // at which step a graph was replaced or lost
+	lost    map[WorkspaceID]int64 // revisions that the last crash has lost
 }
 
 // ChangeGraph changes the definition of a workspace. A crash may undo it.
@@ -27,10 +28,24 @@ func (s *Simulated) ChangeGraph(tx *SimulatedTx, workspace int) {
 		was := s.Graph(id)
 		of.newest[id], of.replace[was.Nodes] = next, s.steps
 		tx.undo = func() {
-			of.newest[id], of.replace[next.Nodes] = was, s.steps
+			of.newest[id], of.replace[next.Nodes], of.lost[id] = was, s.steps, next.Revision
 			delete(of.replace, was.Nodes)
 		}
 	}
+}
+
+// ChangeLostGraph changes a definition whose last change the crash before has lost, in a transaction of the same ID.
+func (s *Simulated) ChangeLostGraph() {
+	for workspace := range s.Workspaces() {
+		if revision := s.graphs.lost[WorkspaceID{byte(workspace + 1)}]; revision > s.next {
+			s.next = revision - 1 // others were rolled back
+			tx := s.begin(true)
+			s.ChangeGraph(tx, workspace)
+			s.close(tx, true)
+			break
+		}
+	}
+	clear(s.graphs.lost)
 }
 
 // Graph is the newest version of a workspace's definition.

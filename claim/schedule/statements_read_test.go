@@ -22,6 +22,9 @@ type SimulatedHead struct {
 
 func (s *Simulated) head() SimulatedHead {
 	h := SimulatedHead{Seen: encodeSnapshot(s.snapshot())}
+	if s.Lies == "open transactions are not told" {
+		h.Seen = encodeSnapshot(snapshot{xmax: s.snapshot().xmin()})
+	}
 	if due, suspect := s.unansweredAt(); !due.IsZero() {
 		h.UnansweredAt, h.Suspect = &due, suspect
 	}

@@ -42,7 +42,7 @@ func emptySimulated(r *rand.Rand) *Simulated {
 		simPostgres: simPostgres{r: r,
 			parked: map[int64]time.Time{}, overtaken: map[int64]int{}, forgotten: map[int64]bool{}, rates: map[WorkspaceID]float64{},
 			buckets: map[WorkspaceID]simBucket{}, paces: map[WorkspaceID]*simPace{},
-			graphs: graphTable{newest: map[WorkspaceID]SimulatedGraph{}, replace: map[int]int{}}}}
+			graphs: graphTable{newest: map[WorkspaceID]SimulatedGraph{}, replace: map[int]int{}, lost: map[WorkspaceID]int64{}}}}
 }
 
 // SetNow sets the clock of Postgres. For the check, starts of a time that is ahead count as starts of now.
