@@ -48,7 +48,7 @@ func (e Entry) last() int {
 
 // mostOvertaken is how many claims may give other items before an unanswered start is repeated that is due: a replica
 // may not know of it yet.
-const mostOvertaken = 20
+const mostOvertaken = 5
 
 // checkUnanswered checks that unanswered starts are repeated before other items are started.
 func (s *Simulated) checkUnanswered(q Proposal, taken, given []*simRow) {
