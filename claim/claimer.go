@@ -124,16 +124,18 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 	if declined && err == nil && s.memory.seen != "" {
 		wanted.Quiet = true                                   // it has just looked
 		p = s.memory.schedule.Propose(s.memory.now(), p.Want) // with what it found
-		if _, _, err = s.sendOne(ctx, false, nil, wanted, p, nil, batch); len(started) > 0 {
-			err = nil // the settle is committed; the next claim meets the same error
-		}
+		_, _, err = s.sendOne(ctx, false, nil, wanted, p, nil, batch)
+	}
+	if settled != nil {
+		err = nil // the settle is committed; the next claim meets the same error
 	}
 	return settled, err
 }
 
 // sendOne is send with one of two statements: claim_single if single is true, and claim otherwise. It reports
 // whether claim_single declined the proposal, which leaves the claim to be made by the other one. If head is not nil,
-// sendOne sets it to the item that a claim of a single item was about to take, even if that claim fails.
+// sendOne sets it to the item that a claim of a single item was about to take, even if that claim fails. What is settled
+// is committed, even if the claim's answer cannot be read.
 func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, wanted Wanted, p schedule.Proposal,
 	head *refusedHead, batch *Batch) (settled []int64, declined bool, err error) {
 	m := &s.memory
@@ -164,10 +166,10 @@ func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, 
 		return nil, false, s.unread(ctx, postgres.Explain(ctx, s.Pool, claimVerb, err))
 	}
 	if err := answer.take(rows, p); err != nil {
-		return nil, false, s.unread(ctx, fmt.Errorf("%s: %w", claimVerb, err))
+		return settled, false, s.unread(ctx, fmt.Errorf("%s: %w", claimVerb, err))
 	}
 	if err := s.readNodeIDs(ctx, &answer); err != nil {
-		return nil, false, s.release(ctx, err)
+		return settled, false, s.release(ctx, err)
 	}
 	declined = answer.standing.Declined
 	batch.Statements.count(single, declined)

@@ -90,9 +90,7 @@ func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, err
 	}
 	c.blocked = func() bool { return claims && w.tables.Claims() || signals && w.takes() || w.tables.Locked(items) }
 	c.run = func() (error, bool) {
-		if c.tx = w.tables.Begin(!d.async); claims {
-			d.of.carried = all[0].name == "dispatched"
-		}
+		c.tx = w.tables.Begin(!d.async)
 		for _, one := range all {
 			found := handlers[one.name](w, d.of, c.tx, one.args)
 			if refused := w.refusal; refused != nil {

@@ -137,10 +137,9 @@ func (l leases) breaks(format string, args ...any) {
 	}
 }
 
-// unread reports, once in so many times, that a claim's answer cannot be read though nothing else fails. What was
-// settled with a claim would wait for a poll to be watched.
+// unread reports, once in so many times, that a claim's answer cannot be read though nothing else fails.
 func (r *replica) unread(times int) bool {
-	return r.world.quiet && !r.world.calm && !r.carried && r.world.IntN(times) == times-1
+	return r.world.quiet && !r.world.calm && r.world.IntN(times) == times-1
 }
 
 // claimsAlone checks that a claim waits for the one before it.

@@ -57,7 +57,7 @@ var memories = []mutant{
 		[]edit{{"claim.versions.begin", "now != v.epoch {", "now == (uuid.UUID{}) {"}},
 		"./claim", "TestVersionsOfAnotherEpochAreForgotten"},
 	{"items without node IDs are released", "items whose node IDs cannot be read wait for their leases",
-		[]edit{{"claim.Store.sendOne", "return nil, false, s.release(ctx, err)", "return nil, false, err"}},
+		[]edit{{"claim.Store.sendOne", "return settled, false, s.release(ctx, err)", "return settled, false, err"}},
 		"./claim", "TestItemsWhoseNodeIDsCannotBeReadWaitAgain"},
 	{"a gap leads to a load", "missed changes stay missed",
 		[]edit{{"claim.memory.learn", "if len(rows) == 0 || rows[0].Gap {", "if len(rows) == 0 {"}},
