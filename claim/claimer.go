@@ -134,8 +134,8 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 
 // sendOne is send with one of two statements: claim_single if single is true, and claim otherwise. It reports
 // whether claim_single declined the proposal, which leaves the claim to be made by the other one. If head is not nil,
-// sendOne sets it to the item that a claim of a single item was about to take, even if that claim fails. What is settled
-// is committed, even if the claim's answer cannot be read.
+// sendOne sets it to the item that a claim of a single item was about to take, even if that claim fails. What settled
+// names is committed, even if there is an error.
 func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, wanted Wanted, p schedule.Proposal,
 	head *refusedHead, batch *Batch) (settled []int64, declined bool, err error) {
 	m := &s.memory

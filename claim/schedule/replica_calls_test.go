@@ -40,7 +40,7 @@ const (
 // send registers a call and waits for its answer.
 func (w *world) send(ctx context.Context, c *call) error {
 	c.answer = make(chan error, 1)
-	if w.lies == "starts outlive their leases" && c.name == "start" || w.lies == "lookups outlive their leases" && c.name == "find" {
+	if w.lies == c.name+"s outlive their leases" {
 		ctx = context.WithoutCancel(ctx)
 	}
 	w.mu.Lock()

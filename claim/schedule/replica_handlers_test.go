@@ -30,8 +30,9 @@ func init() {
 		"dispatched": settles("dispatched"), "retry": settles("retry"), "release": settles("release"),
 		"fail":      settles("fail"),
 		"heartbeat": heartbeat, "release_unread": releaseUnread, "last_token": lastToken, "unlocked": unlocked,
-		"look": look, "load": load, "arrivals": arrivals, "epoch": epoch, "enqueued_before": enqueuedBefore, "node_ids": nodeIDs,
-		"sweep": sweep, "bring_back": bringBack,
+		"look": look, "load": load, "arrivals": arrivals, "epoch": epoch, "enqueued_before": enqueuedBefore,
+		"node_ids": nodeIDs,
+		"sweep":    sweep, "bring_back": bringBack,
 		"finish": finish, "finish_all": finishAll, "adopt": adopt, "swap_watches": swapWatches,
 		"give_up_watches": giveUpWatches, "signal_take": signalTake,
 	}
@@ -373,8 +374,9 @@ func nodeIDs(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows t
 func sweep(w *world, of *replica, tx *schedule.SimulatedTx, _ []any) table {
 	s := w.tables.Sweep(tx, of.n, w.alive)
 	w.say("%s sweeps: %d requeued, unwatched %t", of.name, s.Requeued, s.Unwatched)
-	return table{{"requeued": s.Requeued, "late": 0, "next_expiry_in": s.NextExpiryIn, "now": w.now(), "oldest_open": s.OldestOpen,
-		"open": s.Open, "mine": s.Mine, "unwatched": s.Unwatched, "stops": false,
+	return table{{"requeued": s.Requeued, "late": 0, "next_expiry_in": s.NextExpiryIn, "now": w.now(),
+		"oldest_open": s.OldestOpen,
+		"open":        s.Open, "mine": s.Mine, "unwatched": s.Unwatched, "stops": false,
 		"signals": w.tables.OpenSignals() > 0, "deletes": false,
 		"namespaces": []string{"a", "b"}, "notify_queue": 0.0}}
 }

@@ -86,8 +86,8 @@ func (r *replica) sees() {
 // not for more than ten minutes.
 func (r *replica) compares(xid int64, queues int) {
 	const ofLoads = 10_000
-	if w := r.world; xid == 0 && queues < ofLoads && w.kept != nil && !r.sawKept.IsZero() && r.lookedBefore.Sub(r.sawKept) > time.Second &&
-		time.Since(w.keptAt) < 10*time.Minute {
+	w, waits := r.world, !r.sawKept.IsZero() && r.lookedBefore.Sub(r.sawKept) > time.Second
+	if xid == 0 && queues < ofLoads && w.kept != nil && waits && time.Since(w.keptAt) < 10*time.Minute {
 		w.broken = fmt.Sprintf("%s compares while a transaction is open", r.name)
 	}
 	if xid == 0 {

@@ -288,7 +288,7 @@ func TestTheSimulationSeesWhatIsPlanted(t *testing.T) {
 		"open transactions are not told":          "compares while a transaction is open",
 		"items are parked twice":                  "parks 1[78] items",
 		"unanswered starts come last":             "unanswered start of item .* is not repeated",
-		"lookups outlive their leases":            "find of item .* outlives its lease",
+		"finds outlive their leases":              "find of item .* outlives its lease",
 		"revisions stay":                          "is started with an outdated graph",
 	} {
 		t.Run(lies, func(t *testing.T) {

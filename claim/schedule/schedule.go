@@ -99,7 +99,7 @@ type workspace struct {
 	paused     bool
 	full       bool      // full with more waiting: reported or about to be reported
 	burstLimit int32     // how many may hold a slot while no other workspace needs the workers; has no effect up to limit
-	rested     time.Time // the workspace is not asked for until then, because counting its holders is expensive, or its items are rejected
+	rested     time.Time // not asked for until then: counting its holders is expensive, or its items are rejected
 	receipt    Receipt
 	levels     []*level        // highest priority first
 	keys       map[string]*key // limit keys of its waiting items

@@ -288,8 +288,8 @@ func (p *simPostgres) claimIn(tx *simTx, owner int, q Proposal, at time.Time) (a
 		if mine := tx.version(r); mine != nil { // it has just been put back
 			r = mine
 		}
-		last := p.Lies == "unanswered starts come last" && len(q.Entries) > 0
-		if !last && q.Unanswered > a.Unanswered && most > a.Unanswered && r.status == rowDoubt && !r.locked && !r.due.After(at) &&
+		asks := q.Unanswered > a.Unanswered && (p.Lies != "unanswered starts come last" || len(q.Entries) == 0)
+		if asks && most > a.Unanswered && r.status == rowDoubt && !r.locked && !r.due.After(at) &&
 			(r.lost >= 2) == q.Alone && p.lets(allowed, r) {
 			a.Unanswered++
 			taken = append(taken, p.take(tx, owner, r))
