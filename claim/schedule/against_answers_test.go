@@ -29,7 +29,7 @@ func (w *twins) encoded(p Proposal) string {
 		entries = append(entries, m)
 	}
 	all := map[string]any{"at_most": p.AtMost, "leased": p.Leased.Held, "leased_to": p.Leased.To, "entries": entries,
-		"unanswered": p.Unanswered, "alone": p.Alone, "careful": false}
+		"unanswered": p.Unanswered, "alone": p.Alone, "careful": p.Want.Careful}
 	if p.Epoch != (Epoch{}) {
 		all["epoch"] = w.epoch
 	}
@@ -136,11 +136,28 @@ type realAnswer struct {
 	} `json:"next"`
 }
 
+const realClaim = `select c.id, c.token, c.workspace_id, c.limit_key, c.outcome_unknown, c.standing::text
+	from pgdispatch.claim('1', $1::interval, null, null, $2::text::jsonb) c`
+
+// locks lets another transaction lock a waiting item, in some claims. It returns what ends that.
+func (w *twins) locks() (unlock func()) {
+	row := w.some(rowWaits)
+	if row == nil || w.r.IntN(4) > 0 {
+		return func() {}
+	}
+	tx, really := w.begin(true), must.Get(w.Conns.Begin(w.t.Context())).In(w.t)
+	w.change(tx, row)
+	must.Get(really.Exec(w.t.Context(),
+		"select from pgdispatch.workflow_execution_queue where id = $1 for update", row.id)).In(w.t)
+	return func() {
+		w.close(tx, false)
+		require.NoError(w.t, really.Rollback(w.t.Context()))
+	}
+}
+
 // claimReally makes a claim of the real Postgres.
 func (w *twins) claimReally(text string, p Proposal) (is told) {
-	rows := must.Get(w.Conns.Query(w.t.Context(), `
-		select c.id, c.token, c.workspace_id, c.limit_key, c.outcome_unknown, c.standing::text
-		from pgdispatch.claim('1', $1::interval, null, null, $2::text::jsonb) c`, twinLease, text)).In(w.t)
+	rows := must.Get(w.Conns.Query(w.t.Context(), realClaim, twinLease, text)).In(w.t)
 	defer rows.Close()
 	w.tokens = map[int64]int64{}
 	own, all := map[scope]int{}, map[string]int{}

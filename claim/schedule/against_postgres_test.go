@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/must"
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -258,6 +259,7 @@ func (w *twins) proposal() Proposal {
 	if p.Alone {
 		p.Unanswered, p.AtMost = 1, 1
 	}
+	p.Want.Careful = w.r.IntN(3) == 0
 	if w.r.IntN(4) > 0 {
 		p.Epoch, p.Leased = w.Simulated.epoch, w.leased
 	}
@@ -293,7 +295,16 @@ func (w *twins) claims() {
 	text := w.encoded(p)
 	w.freezes()
 	allows := w.allowances(p)
+	defer w.locks()()
 	tx, a, taken := w.claim(1, p, w.now)
+	if w.waits {
+		w.close(tx, false)
+		_, err := w.Conns.Exec(w.t.Context(), realClaim, twinLease, text)
+		require.True(w.t, postgres.HasCode(err, postgres.LockNotAvailable), "%s: %v", text, err)
+		w.last = sqltest.Scalar[int64](w.Shop, sql.Text("last_token"))
+		w.cases["waits"]++
+		return
+	}
 	for _, next := range taken {
 		next.lease = w.now.Add(twinLease)
 	}
@@ -337,5 +348,5 @@ func TestTheSimulatedPostgresAnswersClaimsAsTheRealOneDoes(t *testing.T) {
 	}
 	t.Logf("%d operations: %v, %d items given", operations, cases, grants)
 	require.Positive(t, min(grants, cases["counted true"], cases["counted false"], cases["unanswered"], cases["expire"],
-		cases["look"], cases["rated"], cases["limit of a key, rate true"]))
+		cases["look"], cases["waits"], cases["rated"], cases["limit of a key, rate true"]))
 }

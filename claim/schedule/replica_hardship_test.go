@@ -25,6 +25,9 @@ func (w *world) hardship() string {
 		return ""
 	}
 	defer w.stopsKeeping()
+	for _, r := range w.replicas {
+		r.parked = nil
+	}
 	switch kind {
 	case 0, 1:
 		if w.quiet { // it is found by a compare, and so are parked items
