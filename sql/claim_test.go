@@ -246,25 +246,21 @@ func TestAnItemThatNamesItsIDMayHaveBeenStartedBeforeTheEpoch(t *testing.T) {
 	}
 }
 
-// flood creates more urgent work than the replicas can do: n items of the highest priority before each claim.
-func (f fixture) flood(w tenant, n int) {
-	f.insert(w, n, "priority", "100")
-}
-
 // given claims items one by one while more urgent ones arrive, and returns those that were claimed.
 func (f fixture) given(urgent tenant, claims int) (ids []int64) {
 	for range claims {
-		f.flood(urgent, 1)
+		f.at(urgent, 100, 0)
 		ids = append(ids, f.claim(1).ids()...)
 	}
 	return ids
 }
 
-// overloaded has two workspaces without limits: the first is flooded, and the items of the second must not starve.
+// overloaded has two workspaces without limits: the first has more urgent work than the replicas can do, and the items
+// of the second must not starve.
 func overloaded(t *testing.T) (f fixture, urgent, patient tenant) {
 	f, urgent, patient = openForTwo(t, "ENTERPRISE", "ENTERPRISE")
 	f.unlimited()
-	f.flood(urgent, 200)
+	f.insert(urgent, 200, "priority", "100")
 	return f, urgent, patient
 }
 

@@ -204,14 +204,12 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 		all bool
 	}
 	sqltest.Each(t, map[string]given{
-		"an end":          {do: func(s scene) { s.finish(s.running.ids()[0], "COMPLETED") }},
-		"a batch of ends": {do: func(s scene) { s.completed(s.running.ids()...) }},
-		"a release":       {do: func(s scene) { s.release(s.claimed, false) }},
-		"a failure":       {do: func(s scene) { s.fail(s.claimed, "boom") }},
-		"a retry":         {do: func(s scene) { s.retry(s.claimed, "boom") }},
-		"a deleted holder": {do: func(s scene) {
-			s.remove(s.running.ids()[0])
-		}},
+		"an end":                  {do: func(s scene) { s.finish(s.running.ids()[0], "COMPLETED") }},
+		"a batch of ends":         {do: func(s scene) { s.completed(s.running.ids()...) }},
+		"a release":               {do: func(s scene) { s.release(s.claimed, false) }},
+		"a failure":               {do: func(s scene) { s.fail(s.claimed, "boom") }},
+		"a retry":                 {do: func(s scene) { s.retry(s.claimed, "boom") }},
+		"a deleted holder":        {do: func(s scene) { s.remove(s.running.ids()...) }},
 		"a priority":              {do: func(s scene) { s.set("priority = 5", s.waiting) }},
 		"a time":                  {do: func(s scene) { s.set("run_at = now()", s.waiting) }},
 		"an item":                 {do: func(s scene) { s.item(s.w) }},
@@ -220,9 +218,7 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 		"another plan":            {do: func(s scene) { s.setWorkspace(s.w, "plan = 'FREE'") }},
 		"a rate":                  {do: func(s scene) { s.rate(s.w, 5) }},
 		"a burst":                 {do: func(s scene) { s.setBurst(s.w, 9) }},
-		"a deleted workspace": {do: func(s scene) {
-			s.leave(s.w)
-		}},
+		"a deleted workspace":     {do: func(s scene) { s.leave(s.w) }},
 		"a plan's limit": {all: true, do: func(s scene) {
 			s.exec("update pgdispatch.workspace_tiers set max_concurrent_workflows = 9")
 		}},
@@ -232,18 +228,12 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 		"a setting": {all: true, do: func(s scene) { s.maxClaims(9) }},
 	}, func(t *testing.T, c given) {
 		f, w := openFor(t, "PRO")
-		f.item(f.tenant("PRO"))
 		f.items(w, 2)
 		running := f.claim(1)
-		for running.Items[0].WorkspaceID != w.workspace {
-			running = f.claim(1)
-		}
 		f.dispatched(running)
 		claimed := f.claim(1)
-		for claimed.Items[0].WorkspaceID != w.workspace {
-			claimed = f.claim(1)
-		}
 		waiting := f.at(w, 0, time.Hour)
+		f.item(f.tenant("PRO"))
 		seen := f.snapshot()
 		require.Empty(t, f.told(seen))
 		c.do(scene{f, w, running, claimed, waiting})

@@ -138,8 +138,7 @@ func TestAReplayThatWasWithdrawnLeavesTheDeadLetterOpen(t *testing.T) {
 	withdrawn := f.replayed(id)
 	require.True(t, f.cancel(withdrawn))
 	require.Equal(t, []int64{id}, f.listed())
-	require.Equal(t, "PGD24", f.refused("select pgdispatch.replay($1)", f.execution(withdrawn)).Code,
-		"a withdrawn item cannot be replayed")
+	f.refusedAs("PGD24", "", "select pgdispatch.replay($1)", f.execution(withdrawn)) // it was withdrawn
 
 	again := f.replayed(id)
 	require.Equal(t, id, column[int64](f, again, "replay_of"))
@@ -187,34 +186,19 @@ func TestABulkReplayLeavesOutWhatIsNotOpenOrHasLostItsDefinition(t *testing.T) {
 	require.Empty(t, all[int64](f, "select item_id from pgdispatch.replay_items($1, 'me')", ids))
 	require.Empty(t, all[int64](f, "select item_id from pgdispatch.replay_items(null, 'me')"))
 
-	refusal := f.refused("select pgdispatch.replay($1)", f.execution(ids[4]))
-	require.Equal(t, "PGD02", refusal.Code)
-	require.Equal(t, fmt.Sprintf("workflow definition %s of item %d was deleted", gone.definition, ids[4]),
-		refusal.Message)
+	f.refusedAs("PGD02", fmt.Sprintf("workflow definition %s of item %d was deleted", gone.definition, ids[4]),
+		"select pgdispatch.replay($1)", f.execution(ids[4]))
 	require.True(t, f.discard(ids[4]))
 }
 
 func TestTwoReplaysAtOnceMakeOneItem(t *testing.T) {
 	f := open(t)
 	id := f.dead(f.tenant("FREE"), 1)[0]
-	execution := f.execution(id)
-	in, tx := f.begin()
-	again := in.replayed(id)
-
-	other := f.conn()
-	pid := one[int](other, "select pg_backend_pid()")
-	answers := make(chan string, 1)
-	go func() {
-		var answer string
-		err := other.db.QueryRow(t.Context(), "select format('%s %s', r.id, r.replayed) from pgdispatch.replay($1) r",
-			execution).Scan(&answer)
-		answers <- fmt.Sprint(answer, err)
-	}()
-	require.Eventually(t, func() bool {
-		return one[bool](f, "select wait_event_type is not distinct from 'Lock' from pg_stat_activity where pid = $1", pid)
-	}, 10*time.Second, time.Millisecond, "the second waits for the first")
-	require.NoError(t, tx.Commit(t.Context()))
-	require.Equal(t, fmt.Sprintf("%d f<nil>", again), <-answers)
+	var first, second replay
+	f.beside(func(in fixture) { first = in.replay(id) }, func(in fixture) { second = in.replay(id) })
+	require.True(t, first.Replayed)
+	require.False(t, second.Replayed)
+	require.Equal(t, first.ID, second.ID)
 	require.Equal(t, 2, f.count("workflow_execution_queue"))
 }
 
@@ -253,9 +237,7 @@ func TestWhatIsNoDeadLetterIsRefusedByName(t *testing.T) {
 		{[]any{letter, "me\x1b[2J"}, "PGD25", "who must have", "Omit it to use the database user"},
 	} {
 		for _, verb := range []string{"replay", "discard"} {
-			refusal := f.refused("select pgdispatch."+verb+"($1, $2)", row.arguments...)
-			require.Equal(t, row.code, refusal.Code, "%s %v", verb, row.arguments)
-			require.Truef(t, strings.HasPrefix(refusal.Message, row.message), "%s %v: %s", verb, row.arguments, refusal.Message)
+			refusal := f.refusedAs(row.code, row.message, "select pgdispatch."+verb+"($1, $2)", row.arguments...)
 			require.Contains(t, refusal.Hint, row.hint)
 		}
 	}

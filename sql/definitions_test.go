@@ -63,20 +63,15 @@ func TestParamsMustHaveTheFormThatTheInputNeeds(t *testing.T) {
 	}
 }
 
-func TestStartOptionsAreCheckedWhateverTheInput(t *testing.T) {
-	f, w := openFor(t, "FREE")
-	f.like(w, "input = 'args'")
-	f.refusedAs("PGD11", "", `insert into pgdispatch.workflow_execution_queue
-		(workspace_id, workflow_definition_id, params, start_options) values ($1, $2, '[]', '{"no": 1}')`,
-		w.workspace, w.definition)
-}
-
 func TestParamsOfAWaitingItemKeepTheFormOfItsInput(t *testing.T) {
 	f, w := openFor(t, "FREE")
 	f.like(w, "input = 'args'")
 	id := one[int64](f, insertParams, w.workspace, w.definition, "[1]")
 	f.set("params = '[2]'", id)
 	f.refusedAs("PGD04", "", "update pgdispatch.workflow_execution_queue set params = '{}' where id = $1", id)
+	f.refusedAs("PGD11", "", `insert into pgdispatch.workflow_execution_queue
+		(workspace_id, workflow_definition_id, params, start_options) values ($1, $2, '[]', '{"no": 1}')`,
+		w.workspace, w.definition)
 }
 
 func TestItemsHaveTheLimitKeyOfTheirDefinition(t *testing.T) {
@@ -100,14 +95,6 @@ func TestItemsHaveTheLimitKeyOfTheirDefinition(t *testing.T) {
 		require.Equal(t, c.want, one[string](f, "select coalesce(limit_key, '') from pgdispatch.workflow_execution_queue"))
 		require.Len(t, f.claim(10).Items, 1, "the replica's memory finds it under its key")
 	})
-}
-
-func TestALimitOfADefinitionsKeyHoldsForItsItems(t *testing.T) {
-	f, w := openFor(t, "ENTERPRISE")
-	f.exec("update pgdispatch.workflow_definitions set limit_key = 'smtp' where id = $1", w.definition)
-	f.exec("insert into pgdispatch.limits (key, max_concurrent) values ('smtp', 3)")
-	f.items(w, 10)
-	require.Len(t, f.claimAll(10).Items, 3)
 }
 
 func TestALimitKeyOfParamsThatIsNoneIsRefused(t *testing.T) {

@@ -151,18 +151,17 @@ func TestALeaseThatIsBeingRenewedIsCounted(t *testing.T) {
 func TestDeletingAnItemFreesItsSlot(t *testing.T) {
 	f, w := openFor(t, "FREE")
 	f.items(w, 4)
-	delete := func(id int64) { f.remove(id) }
 	claimed := f.claim(10)
-	delete(claimed.Items[0].ID)
+	f.remove(claimed.ids()...)
 	require.Empty(t, f.dispatched(claimed))
 	running := f.claim(10)
 	require.Len(t, running.Items, 1, "the slot of the claimed item")
 	f.dispatched(running)
-	delete(running.Items[0].ID)
+	f.remove(running.ids()...)
 	unanswered := f.claim(10)
 	require.Len(t, unanswered.Items, 1, "the slot of the running item")
 	f.release(unanswered, true)
-	delete(unanswered.Items[0].ID)
+	f.remove(unanswered.ids()...)
 	require.Len(t, f.claim(10).Items, 1, "the slot of the unanswered item")
 }
 
@@ -250,9 +249,7 @@ func TestABurstLimitIsRefusedOutsideItsRange(t *testing.T) {
 	for _, most := range []int{-1, 100001} {
 		for _, statement := range []string{"update pgdispatch.workspaces set max_burst_workflows = $1 where name <> ''",
 			"update pgdispatch.workspace_tiers set max_burst_workflows = $1"} {
-			refusal := f.refused(statement, most)
-			require.Equal(t, "23514", refusal.Code)
-			require.Equal(t, "max_burst_workflows", refusal.ColumnName)
+			require.Equal(t, "max_burst_workflows", f.refusedAs("23514", "", statement, most).ColumnName)
 		}
 	}
 	f.setBurst(w, 100000)

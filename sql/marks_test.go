@@ -206,16 +206,6 @@ func TestActivityOfWorkspacesIsDeletedAfterADayInBoundedSteps(t *testing.T) {
 	}
 }
 
-func TestTwoReplicasAddTheirStartsToOneRow(t *testing.T) {
-	f, w := openFor(t, "FREE")
-	for _, longest := range []int64{300, 500, 200} {
-		f.exec(sql.Text("workspace_activity_note"), []string{w.workspace}, []int{2}, []int64{longest + 100}, []int64{longest})
-	}
-	require.Equal(t, "6 1300 500", one[string](f, `select concat_ws(' ', sum(started), sum(waited), max(longest))
-		from pgdispatch.workspace_activity`))
-	require.LessOrEqual(t, f.count("workspace_activity"), 2)
-}
-
 func TestTheActivityOfAWorkspaceIsReadStepByStepWhateverTheOthersDid(t *testing.T) {
 	f := open(t)
 	f.noVacuum("workspace_activity")

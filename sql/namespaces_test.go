@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/complete"
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
@@ -200,20 +201,12 @@ func TestClosedWorkflowsAreListedInEachNamespaceByItself(t *testing.T) {
 	f.item(f.in(w, "other"))
 	f.item(f.activity(w))
 	f.dispatched(f.claim(5))
+	store := &complete.Postgres{DB: f.db, Namespace: "default"}
 	turns := func() []string {
 		f.exec("update pgdispatch.close_sweep set looked_at = '-infinity'")
-		type turn struct {
-			namespace, kind string
-			wide, all       bool
-			since           time.Time
-		}
-		rows := must.Get(f.db.Query(t.Context(), sql.Text("close_turn"), time.Second, time.Hour, "default")).In(t)
-		defer rows.Close()
 		names := []string{}
-		for rows.Next() {
-			var got turn
-			require.NoError(t, rows.Scan(&got.namespace, &got.kind, &got.wide, &got.all, &got.since))
-			names = append(names, strings.TrimSuffix(got.namespace+" "+got.kind, " workflow"))
+		for _, turn := range must.Get(store.CloseTurns(t.Context(), time.Second, time.Hour)).In(t) {
+			names = append(names, strings.TrimSuffix(turn.Namespace+" "+turn.Kind.String(), " workflow"))
 		}
 		return names
 	}

@@ -1,7 +1,6 @@
 package sql_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -69,9 +68,7 @@ func TestAWakeUpNamesTheWorkspaceWhereSomethingHappened(t *testing.T) {
 	said = f.payloads(func() { f.finish(f.runs(w), "COMPLETED") })
 	require.Equal(t, []string{fmt.Sprint(number)}, said, "where a slot came free")
 	require.Equal(t, []string{""}, f.payloads(func() { f.maxClaims(7) }), "an empty payload means all workspaces")
-	said = f.payloads(func() {
-		f.insert(w, 5, "priority", "n")
-	})
+	said = f.payloads(func() { f.insert(w, 5, "priority", "n") })
 	require.Equal(t, []string{""}, said, "too many changes to name")
 }
 
@@ -89,10 +86,6 @@ func TestEveryCommittedEnqueueIsHeardOnce(t *testing.T) {
 		in.item(w)
 		require.NoError(t, tx.Commit(t.Context()))
 	}), "equal notifications of one transaction are merged")
-}
-
-func TestWhatIsNotCommittedIsNotHeard(t *testing.T) {
-	f, w := openFor(t, "FREE")
 	require.Zero(t, f.heard(func() {
 		in, tx := f.begin()
 		in.item(w)
@@ -138,16 +131,12 @@ func TestAnItemThatWaitsAgainIsHeard(t *testing.T) {
 	f.claim(1)
 	f.expire(id)
 	require.Equal(t, 1, f.heard(func() { f.exec("select pgdispatch.requeue_expired(1)") }), "its lease expired")
-	require.Equal(t, 1, f.heard(func() {
-		f.leave(w)
-	}), "its workspace was deleted")
+	require.Equal(t, 1, f.heard(func() { f.leave(w) }), "its workspace was deleted")
 
 	waiting := f.at(f.tenant("FREE"), 0, lease)
 	require.Equal(t, 1, f.heard(func() { f.set("run_at = now()", waiting) }), "brought forward")
 	require.Equal(t, 1, f.heard(func() { f.set("priority = 9", waiting) }), "raised")
-	require.Equal(t, 1, f.heard(func() {
-		f.set("params = '{}'", waiting)
-	}), "changed: a claim may have chosen the row before")
+	require.Equal(t, 1, f.heard(func() { f.set("params = '{}'", waiting) }), "a claim may have chosen the row before")
 }
 
 func TestAnInsertThatAddsNoRowWakesNobody(t *testing.T) {
@@ -281,9 +270,7 @@ func ownCluster(t *testing.T) (*sqltest.Cluster, fixture) {
 }
 
 func connectAs(t *testing.T, cluster *sqltest.Cluster, role string) *pgx.Conn {
-	conn := must.Get(pgx.Connect(t.Context(), strings.Replace(cluster.URL("postgres"), "postgres@", role+"@", 1))).In(t)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return conn
+	return connect(t, strings.Replace(cluster.URL("postgres"), "postgres@", role+"@", 1), nil)
 }
 
 // A role sees in pg_stat_activity what its own sessions do, and of others only that they exist.
@@ -294,8 +281,7 @@ func TestOnlyASessionThatSurelyHoldsTheNotificationQueueIsNamed(t *testing.T) {
 	f.exec("create role replica login in role pgdispatch_dispatcher")
 	sweeps, claims := connectAs(t, cluster, "replica"), connectAs(t, cluster, "replica")
 	named := func() *notify.Holder {
-		holder := must.Get(notify.QueueHolder(t.Context(), sweeps)).In(t)
-		return holder
+		return must.Get(notify.QueueHolder(t.Context(), sweeps)).In(t)
 	}
 	require.Nil(t, named(), "nobody is in a transaction")
 	begin := func(conn *pgx.Conn) {
@@ -327,8 +313,7 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	w := f.tenant("PRO")
 	sweeps := &sweeper.Postgres{DB: f.pool, Owner: "replica"}
 	usage := func() float64 {
-		swept := must.Get(sweeps.Sweep(t.Context(), 1)).In(t)
-		return swept.NotifyQueue
+		return must.Get(sweeps.Sweep(t.Context(), 1)).In(t).NotifyQueue
 	}
 	dispatcher := f.conn()
 	dispatcher.exec("listen pgdispatch")

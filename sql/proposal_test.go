@@ -313,12 +313,10 @@ func TestLockClaimsKeepsOtherClaimsOut(t *testing.T) {
 	first.exec(sql.Text("lock_claims"))
 	second, _ := f.begin()
 	second.exec("set local lock_timeout = '1ms'") // which it raises for the lock
-	require.Equal(t, "57014", func() string {
-		second.exec("set local statement_timeout = '50ms'")
-		return second.refused(sql.Text("lock_claims")).Code
-	}())
+	second.exec("set local statement_timeout = '50ms'")
+	second.refusedAs("57014", "", sql.Text("lock_claims"))
 	require.NoError(t, tx.Rollback(t.Context()))
 	in, _ := f.begin()
 	in.exec("set transaction isolation level repeatable read")
-	require.Equal(t, "PGD30", in.refused(sql.Text("lock_claims")).Code)
+	in.refusedAs("PGD30", "", sql.Text("lock_claims"))
 }

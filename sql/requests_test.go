@@ -227,8 +227,7 @@ func TestAGivenUpSignalOfAFailedItemIsSentToItsNewestReplay(t *testing.T) {
 	f.givenUp(approve, "workflow had ended")
 	require.Equal(t, []string{"approve GIVEN_UP: workflow had ended", "ship GIVEN_UP: workflow had ended"},
 		f.signalStates())
-	refusal := f.refused("select pgdispatch.resend_signal($1)", approve.ID)
-	require.Equal(t, "PGD42", refusal.Code)
+	refusal := f.refusedAs("PGD42", "", "select pgdispatch.resend_signal($1)", approve.ID)
 	require.Contains(t, refusal.Hint, "Replay")
 	require.Len(t, f.signalStates(), 2, "a refused one stays")
 
@@ -262,15 +261,8 @@ func TestOnlyGivenUpSignalsAreSentAgainAndOnce(t *testing.T) {
 	f.signal(runs, "twice")
 	twice := f.takeSignals().Now[0]
 	f.givenUp(twice, "bad")
-	in, tx := f.begin()
-	in.resend(twice.ID)
-	code := make(chan string)
-	other := f.conn()
-	go func() {
-		_, err := other.db.Exec(t.Context(), resend, twice.ID)
-		code <- f.pgError(err).Code
-	}()
-	require.NoError(t, tx.Commit(t.Context()))
-	require.Equal(t, "PGD43", <-code, "of two at the same time, one")
+	f.beside(func(in fixture) { in.resend(twice.ID) }, func(in fixture) {
+		in.refusedAs("PGD43", "", resend, twice.ID) // of two at the same time, one
+	})
 	require.Equal(t, []string{"open DELIVERED", "twice OPEN"}, f.signalStates())
 }

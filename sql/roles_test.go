@@ -25,7 +25,7 @@ func (f fixture) login(role string) fixture {
 	return f.on(sqltest.Pool(f.t, sqltest.Login(f.t, f.pool.Config().ConnString(), "in role pgdispatch_"+role)))
 }
 
-func TestAnEnqueuerSetsWhatIsAClientsAndNothingElse(t *testing.T) {
+func TestAnEnqueuerSetsWhatIsAClients(t *testing.T) {
 	f, w := openFor(t, "PRO")
 	app := f.login("enqueuer")
 	id := app.item(w)
@@ -39,36 +39,6 @@ func TestAnEnqueuerSetsWhatIsAClientsAndNothingElse(t *testing.T) {
 		on conflict (workspace_id, idempotency_key) where idempotency_key is not null do nothing`, w.workspace, w.definition))
 	require.True(t, one[bool](app,
 		"select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue where idempotency_key = 'once'"))
-
-	for column, value := range map[string]string{
-		"execution_id": "gen_random_uuid()", "status": "'PENDING'", "attempt_count": "0", "failure_count": "0",
-		"lost_lease_count": "0", "last_error": "null",
-		"created_at": "now()", "enqueue_xid": "pg_current_xact_id()", "claimed_by": "null", "claimed_at": "null",
-		"lease_expires_at": "null",
-		"lease_token":      "0", "outcome_unknown": "false", "dispatched_at": "null", "finished_at": "null",
-		"replay_of": "null",
-	} {
-		refusal := app.refused("insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, "+
-			column+") values ($1, $2, "+value+")", w.workspace, w.definition)
-		require.Equal(t, denied, refusal.Code, column)
-	}
-	for _, statement := range []string{
-		"insert into pgdispatch.workflow_execution_queue (id, workspace_id, workflow_definition_id) " +
-			"overriding system value select 1, workspace_id, workflow_definition_id from pgdispatch.workflow_execution_queue " +
-			"limit 1",
-		"update pgdispatch.workflow_execution_queue set status = 'COMPLETED'",
-		"update pgdispatch.workflow_execution_queue set priority = 100",
-		"delete from pgdispatch.workflow_execution_queue", "select params from pgdispatch.workflow_execution_queue",
-		"truncate pgdispatch.workflow_execution_queue",
-		"select from pgdispatch.workspaces", "select from pgdispatch.workflow_definitions", "select from pgdispatch.settings",
-		"update pgdispatch.workspaces set plan = 'ENTERPRISE'",
-		"select pgdispatch.finish(gen_random_uuid(), 'COMPLETED')", "select pgdispatch.trim_marks(null)",
-		"do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode; end $$",
-		"select pgdispatch.kept_out(gen_random_uuid())", "select pgdispatch.isolate_workspaces(false)",
-		"create table pgdispatch.mine ()",
-	} {
-		require.Equal(t, denied, app.refused(statement).Code, statement)
-	}
 }
 
 func TestAnOperatorReadsWhatAReaderDoes(t *testing.T) {
@@ -83,44 +53,11 @@ func TestAnOperatorReadsWhatAReaderDoes(t *testing.T) {
 			and not has_function_privilege('pgdispatch_operator', p.oid, 'EXECUTE')`))
 }
 
-// The tests in test/e2e cover what the role may do; this covers what it may not do.
-func TestAnOperatorChangesNeitherWorkNorDefinitionsNorTheLogOfItsChanges(t *testing.T) {
-	f, w := openFor(t, "PRO")
-	f.item(w)
-	operator := f.login("operator")
+func TestTheLogOfChangesSaysWhichLoginMadeThem(t *testing.T) {
+	operator := open(t).login("operator")
 	operator.exec("insert into pgdispatch.admin_log (who, action, subject) values ('me', 'settings set', 'settings')")
 	require.Equal(t, one[string](operator, "select session_user::text"),
 		one[string](operator, "select role from pgdispatch.admin_log"))
-	for _, statement := range []string{
-		"insert into pgdispatch.admin_log (who, action, subject, role) " +
-			"values ('me', 'settings set', 'settings', 'somebody_else')",
-		"insert into pgdispatch.admin_log (who, action, subject, at) values ('me', 'settings set', 'settings', 'epoch')",
-		"update pgdispatch.admin_log set who = 'you'", "delete from pgdispatch.admin_log", "truncate pgdispatch.admin_log",
-		"insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, execution_id) " +
-			"select workspace_id, workflow_definition_id, gen_random_uuid() from pgdispatch.workflow_execution_queue",
-		"update pgdispatch.workflow_execution_queue set status = 'COMPLETED'",
-		"update pgdispatch.workflow_execution_queue set params = '{}'",
-		"update pgdispatch.workflow_execution_queue set replay_of = 1", "delete from pgdispatch.workflow_execution_queue",
-		"update pgdispatch.workflow_executions set status = 'COMPLETED'", "delete from pgdispatch.item_failures",
-		"insert into pgdispatch.dead_letter_marks (item_id, mark, marked_by) values (1, 'DISCARDED', 'me')",
-		"insert into pgdispatch.stop_requests (execution_id, how, reason, requested_by) " +
-			"values (gen_random_uuid(), 'CANCEL', '', 'me')",
-		"update pgdispatch.workflow_definitions set task_queue = 'mine'", "delete from pgdispatch.workflow_definitions",
-		"insert into pgdispatch.workflow_definition_versions (workflow_definition_id, version, graph) select id, 2, '{}' " +
-			"from pgdispatch.workflow_definitions",
-		"insert into pgdispatch.workspaces (name) values ('mine')", "update pgdispatch.workspaces set name = 'mine'",
-		"delete from pgdispatch.workspaces",
-		"update pgdispatch.workspace_tiers set max_concurrent_workflows = 1000",
-		"update pgdispatch.settings set priority_aging = '1 hour'",
-		"update pgdispatch.rates set tokens = 1", "delete from pgdispatch.marks", "select from pgdispatch.callback_key",
-		"select pgdispatch.finish(gen_random_uuid(), 'COMPLETED')", "select pgdispatch.trim_marks(null)",
-		"select pgdispatch.delete_finished(1)",
-		"select pgdispatch.isolate_workspaces(false)",
-		"do $$ begin lock table pgdispatch.claim_lock in share row exclusive mode; end $$",
-		"create table pgdispatch.mine ()",
-	} {
-		require.Equal(t, denied, operator.refused(statement).Code, statement)
-	}
 }
 
 func TestAnOperatorIsAmongThoseWhomIsolationLetsSeeAllInADatabaseThatWasIsolatedBefore(t *testing.T) {
@@ -178,10 +115,8 @@ func TestTheViewTakesAClientsColumnsWhateverElseIsNamed(t *testing.T) {
 		then '{"a": 1}' else '{}' end::jsonb
 		from pgdispatch.workflow_execution_queue q`)
 	require.Equal(t, []bool{true, true, true, true}, same)
-	refusal := f.login(
-		"enqueuer").refused("insert into pgdispatch.enqueue (workspace_id, workflow_definition_id, params) "+
-		"values ($1, $2, '[]')", w.workspace, w.definition)
-	require.Equal(t, "PGD04", refusal.Code, "the view raises the same errors")
+	f.login("enqueuer").refusedAs("PGD04", "", `insert into pgdispatch.enqueue
+		(workspace_id, workflow_definition_id, params) values ($1, $2, '[]')`, w.workspace, w.definition)
 }
 
 // beginOn returns the same fixture in a transaction of its own pool.
@@ -191,37 +126,16 @@ func (f fixture) beginOn() (fixture, pgx.Tx) {
 	return f.on(tx), tx
 }
 
-func TestIsolationKeepsAnEnqueuerToItsWorkspace(t *testing.T) {
+func TestIsolationKeepsNoOtherRoleFromAnItem(t *testing.T) {
 	f, mine, other := openForTwo(t, "PRO", "FREE")
-	theirs := f.item(other)
-	app, _ := f.isolated("").beginOn()
-	app.exec("savepoint start")
-	again := func() { app.exec("rollback to start") }
-	require.Equal(t, denied, app.refused(insertItem, mine.workspace, mine.definition).Code, "no workspace is set yet")
-	again()
-	app.exec("select set_config('pgdispatch.workspace_id', $1, true)", mine.workspace)
-	app.exec("savepoint start")
-	own := app.item(mine)
-	app.exec("insert into pgdispatch.enqueue (workspace_id, workflow_definition_id) values ($1, $2)", mine.workspace,
-		mine.definition)
-	require.Equal(t, own, one[int64](app, "select min(id) from pgdispatch.workflow_execution_queue"),
-		"other workspaces' items are invisible")
-	require.True(t, app.cancel(own))
-	require.False(t, one[bool](app, "select pgdispatch.cancel($1)", f.execution(theirs)), "nor withdrawn")
-	app.exec("select pgdispatch.signal($1, 'go')", app.execution(app.item(mine)))
-	require.Equal(t, "PGD23", app.refused("select pgdispatch.signal($1, 'go')", f.execution(theirs)).Code, "nor signalled")
-	again()
-	for _, into := range []string{insertItem, strings.Replace(insertItem, "workflow_execution_queue", "enqueue", 1)} {
-		app.refusedAs(denied, "", into, other.workspace, other.definition)
-		again()
-	}
-
+	first, second := f.item(other), f.item(other)
+	f.isolated(mine.workspace).exec("insert into pgdispatch.enqueue (workspace_id, workflow_definition_id) values ($1, $2)",
+		mine.workspace, mine.definition)
 	for _, role := range []string{"owner", "reader", "operator", "dispatcher"} {
-		require.Equal(t, "PENDING", f.login(role).status(theirs), role)
+		require.Equal(t, "PENDING", f.login(role).status(first), role)
 	}
-	operators := f.item(other)
-	require.True(t, one[bool](f.login("operator"), "select pgdispatch.cancel($1)", f.execution(operators)))
-	require.True(t, one[bool](f.login("owner"), "select pgdispatch.cancel($1)", f.execution(theirs)))
+	require.True(t, f.login("operator").cancel(first))
+	require.True(t, f.login("owner").cancel(second))
 	f.login("owner").exec("select pgdispatch.isolate_workspaces(false)")
 	f.login("enqueuer").item(other)
 }

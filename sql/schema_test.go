@@ -5,11 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/goldentest"
-	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
@@ -86,8 +84,7 @@ func TestTheCatalogueThatDoctorComparesIsThatOfTheSchema(t *testing.T) {
 func TestDownAndUpAgainGivesTheSameSchema(t *testing.T) {
 	f := open(t)
 	before := append(all[string](f, catalogue), all[string](f, bodies)...)
-	conn := must.Get(pgx.Connect(t.Context(), f.pool.Config().ConnString())).In(t)
-	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	conn := connect(t, f.pool.Config().ConnString(), nil)
 	require.NoError(t, migrate.To(t.Context(), conn, 0, nil))
 	require.Empty(t, all[string](f, catalogue), "no object is left at version 0")
 	require.NoError(t, migrate.Up(t.Context(), conn, nil))
@@ -96,8 +93,7 @@ func TestDownAndUpAgainGivesTheSameSchema(t *testing.T) {
 
 func TestDownGoesThroughEveryVersion(t *testing.T) {
 	t.Parallel()
-	conn := must.Get(pgx.Connect(t.Context(), sqltest.EmptyURL(t))).In(t)
-	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	conn := connect(t, sqltest.EmptyURL(t), nil)
 	f := fixture{t: t, db: conn}
 	// Functions and triggers are of the newest version, and stay until version 0.
 	migrated := func() []string {

@@ -228,18 +228,3 @@ func TestARowThatIsLockedDoesNotHoldTheShorteningUp(t *testing.T) {
 	f.lock(b.ids()[0])
 	require.Equal(t, 1, f.impatient().bringBack())
 }
-
-func TestAClockThatIsSetForwardFencesEveryHolder(t *testing.T) {
-	f, b := openClaimed(t, "PRO", 5)
-	f.clockMoves(time.Hour)
-	f.settlesNothing(b)
-	again := f.claimBy("replica-2", 9)
-	require.ElementsMatch(t, b.ids(), again.ids())
-	for n, item := range again.Items {
-		require.True(t, item.Unanswered)
-		require.Contains(t, all[string](f, "select id::text from pgdispatch.workflow_executions"),
-			again.Items[n].ExecutionID, "the same workflow")
-	}
-	require.Empty(t, f.dispatched(b), "a late settle changes nothing")
-	require.Len(t, f.dispatched(again), 5)
-}

@@ -240,7 +240,7 @@ func TestTheActivityOfAWorkspaceIsItsOwn(t *testing.T) {
 	b := storetest.Open(t)
 	other := b.NewWorkspace("other", 5)
 	b.Dispatched(3)
-	for _, longest := range []int64{200, 500} {
+	for _, longest := range []int64{300, 500, 200} {
 		b.Execute(sql.Text("workspace_activity_note"), []string{b.Shop.Shop}, []int{2}, []int64{longest + 100},
 			[]int64{longest})
 	}
@@ -253,7 +253,7 @@ func TestTheActivityOfAWorkspaceIsItsOwn(t *testing.T) {
 	require.True(t, stretches[71].Known)
 	sum := operate.JoinStretches(stretches, 72)[0]
 	sum.At = time.Time{}
-	require.Equal(t, operate.Stretch{Known: true, Started: 4, Waited: 900 * time.Millisecond,
+	require.Equal(t, operate.Stretch{Known: true, Started: 6, Waited: 1300 * time.Millisecond,
 		Longest: 500 * time.Millisecond}, sum)
 	stretches = must.Get(b.WorkspaceActivity(t.Context(), other, time.Hour)).In(t)
 	require.False(t, operate.JoinStretches(stretches, 12)[0].Active())

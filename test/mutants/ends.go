@@ -6,7 +6,7 @@ var ends = []mutant{
 		[]edit{{"sql function finish",
 			"where q.execution_id = execution and q.status = 'DISPATCHED';",
 			"where q.execution_id = execution;"}},
-		"./sql", "TestFinishCountsOnceWhoeverSaysItAndHoweverOften"},
+		"./sql", "TestFinishKeepsHowAWorkflowEndedHoweverOftenAnEndIsSaid"},
 	{"a claim foresees who watches", "a claim names its owner as watcher, although it has no room",
 		[]edit{{claimFile, "i.kind, watcher, i.first_sent_at", "i.kind, owner, i.first_sent_at"}},
 		"./sql", "TestASettleThatTheClaimForesawIsHeapOnly"},

@@ -19,7 +19,7 @@ var signals = []mutant{
 		"./sql", "TestASignalThatMayHaveArrivedIsLeftToTemporalToDecide"},
 	{"a tenant signals only its own", "isolation does not hold for signals",
 		[]edit{{"sql function signal", "and not pgdispatch.kept_out(", "and true or pgdispatch.kept_out("}},
-		"./sql", "TestIsolationKeepsAnEnqueuerToItsWorkspace"},
+		"./sql", "TestALoginReachesOnlyItsWorkspacesWhateverItSets"},
 	{"a signal goes to one run", "a repeat after continue-as-new takes effect again",
 		[]edit{{"temporal.Client.Signal", ", RunId: signal.To},", "},"}},
 		"./internal/temporal", "TestASignalGoesToOneRunWithItsOwnRequestID"},
