@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -40,7 +41,7 @@ func TestWhatDoesNotFitIsGivenUpInOneStatement(t *testing.T) {
 				for n := range room + 5 {
 					p.Watch("e"+strconv.Itoa(10-room+n), "run")
 				}
-				pass(time.Minute)
+				looptest.Pass(time.Minute)
 				require.Equal(t, []giveUpCall{{time.Second, []string{"e10", "e11", "e12", "e13", "e14"}}}, p.seen().givenUp)
 				require.Equal(t, room, p.seen().now)
 				require.False(t, p.HasRoom(1))
@@ -69,7 +70,7 @@ func TestWhatCouldNotBeGivenUpIsGivenUpLaterAndAdoptingFollows(t *testing.T) {
 		p.Watch("e2", "run-2")
 		p.Unwatched(true)
 		swaps := len(p.seen().swaps)
-		pass(3 * tendInterval)
+		looptest.Pass(3 * tendInterval)
 		givenUp := p.seen().givenUp
 		require.Len(t, givenUp, 2)
 		require.Equal(t, []string{"e2"}, givenUp[1].executions)
@@ -90,16 +91,16 @@ func TestARefusedLongPollHalvesTheBoundOnceAndItCreepsUpAgain(t *testing.T) {
 		for n := range 40 {
 			p.Watch("e"+strconv.Itoa(n), "run")
 		}
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.LessOrEqual(t, p.seen().now, 30)
 		require.Len(t, p.seen().givenUp, 1, "refused executions may go to other replicas")
 		require.Equal(t, 20, p.limit(), "halved once, though ten were refused")
 		require.Equal(t, []string{"Temporal rejects long polls; watching fewer executions for a while"},
 			p.log.At(slog.LevelWarn))
 
-		pass(20 * time.Second)
+		looptest.Pass(20 * time.Second)
 		require.Equal(t, 26, p.limit(), "two more every five seconds while ten are over the bound")
-		pass(10 * time.Minute)
+		looptest.Pass(10 * time.Minute)
 		require.Equal(t, 40, p.bound.now)
 	})
 }
@@ -119,7 +120,7 @@ func TestAFullWatcherChangesWhatNobodyWaitsForAgainstWhatSomebodyDoes(t *testing
 		p.Watch("e2", "run-2")
 		for range 2 {
 			p.Unwatched(true)
-			pass(10 * time.Second)
+			looptest.Pass(10 * time.Second)
 		}
 		require.Equal(t, []int{1, 1}, p.seen().swaps, "at most half of them at each call")
 		require.Equal(t, 2, p.seen().now)

@@ -119,7 +119,7 @@ func TestAStatementThatRecordedSeveralEndsIsFollowedByAPauseAsLong(t *testing.T)
 		began := time.Now()
 		r.say(t, "a")
 		r.say(t, "b", "c")
-		pass(3 * time.Millisecond)
+		looptest.Pass(3 * time.Millisecond)
 		require.NoError(t, <-r.say(t, "d")["d"])
 		require.Equal(t, []string{"a", "[b c]", "d"}, r.seen())
 		require.Equal(t, 8*time.Millisecond, time.Since(began), "three statements and a pause of 2 ms")
@@ -128,7 +128,7 @@ func TestAStatementThatRecordedSeveralEndsIsFollowedByAPauseAsLong(t *testing.T)
 		r.takes = 20 * time.Millisecond
 		r.say(t, "f")
 		r.say(t, "g", "h")
-		pass(30 * time.Millisecond)
+		looptest.Pass(30 * time.Millisecond)
 		require.NoError(t, <-r.say(t, "i")["i"])
 		require.Equal(t, 70*time.Millisecond+endRest, time.Since(began), "the pause is bounded")
 	})
@@ -139,7 +139,7 @@ func TestAStatementThatTakesLongIsNotWaitedFor(t *testing.T) {
 	registering(t, func(t *testing.T, r *register) {
 		r.say(t, "a")
 		r.say(t, "c", "d")
-		pass(endPatience)
+		looptest.Pass(endPatience)
 		require.Equal(t, []string{"a", "[c d]"}, r.seen())
 	})
 }
@@ -223,7 +223,7 @@ func TestWhoIsCancelledCancelsNobodyElse(t *testing.T) {
 			cancelled <- err
 		}()
 		answers := r.say(t, "d")
-		pass(500 * time.Millisecond) // their statement is running
+		looptest.Pass(500 * time.Millisecond) // their statement is running
 		gone := errors.New("the caller is gone")
 		cancel(gone)
 		require.ErrorIs(t, <-cancelled, gone)

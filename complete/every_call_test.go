@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 	"github.com/pgdispatch/pgdispatch/internal/troubletest"
 )
@@ -269,9 +270,9 @@ func findsAllEnds(t *testing.T, calls *troubletest.Calls) {
 	w.Watch(o.add(self, 6*time.Second))  // no room
 	w.Watch(o.add(self, 55*time.Second)) // no room at first
 	w.WatchLater(o.add(self, 20*time.Second).ID)
-	pass(45 * time.Second)
+	looptest.Pass(45 * time.Second)
 	w.WatchLater(o.add(self, 15*time.Second).ID)
-	pass(2 * time.Minute)
+	looptest.Pass(2 * time.Minute)
 	calls.Over()
 	for _, id := range o.order {
 		row := o.rows[id]
@@ -286,7 +287,7 @@ func findsAllEnds(t *testing.T, calls *troubletest.Calls) {
 	require.Zero(t, w.Watching())
 	require.Zero(t, w.Waiting())
 	last := o.lastCall
-	pass(time.Hour)
+	looptest.Pass(time.Hour)
 	require.Equal(t, last, o.lastCall, "nothing is open, and nothing is asked")
 	cancel()
 	running.Wait()

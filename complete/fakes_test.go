@@ -82,12 +82,6 @@ func (p *post) run() (stop func()) {
 	return stop
 }
 
-// pass lets time pass, and waits until all goroutines are idle.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
 func (p *post) now() time.Duration { return time.Since(p.began) }
 
 func (p *post) note(change func(*notes)) {

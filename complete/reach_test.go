@@ -39,16 +39,16 @@ func TestReachIsLostAfterItsLimitAndFoundAtOnce(t *testing.T) {
 		return nil
 	}, func(r *Reach, log *logtest.Book) {
 		require.True(t, r.Reached())
-		pass(time.Minute + 7*time.Second)
+		looptest.Pass(time.Minute + 7*time.Second)
 		require.True(t, r.Reached(), "the limit is not reached yet")
 		require.False(t, r.Away())
-		pass(4 * time.Second)
+		looptest.Pass(4 * time.Second)
 		require.False(t, r.Reached())
 		require.True(t, r.Away())
 		require.EqualError(t, r.Err(), "connection refused")
-		pass(50 * time.Minute)
+		looptest.Pass(50 * time.Minute)
 		require.Greater(t, time.Since(r.Answered()), 50*time.Minute)
-		pass(9 * time.Minute)
+		looptest.Pass(9 * time.Minute)
 		require.True(t, r.Reached())
 		require.Equal(t, []string{"Temporal is unreachable; releasing watches to other replicas"}, log.At(slog.LevelWarn),
 			"only once")
@@ -73,7 +73,7 @@ func TestReachIsLostWhereNothingIsAnswered(t *testing.T) {
 		<-ctx.Done() // an open but dead connection
 		return ctx.Err()
 	}, func(r *Reach, log *logtest.Book) {
-		pass(12 * time.Second)
+		looptest.Pass(12 * time.Second)
 		require.False(t, r.Reached())
 		require.Equal(t, []string{"probe timed out after 3.333333333s: context deadline exceeded"},
 			log.Errors(slog.LevelWarn))
@@ -89,12 +89,12 @@ func TestARefusedNamespaceIsNoOutageAndIsLoggedOnce(t *testing.T) {
 		return nil
 	}, func(r *Reach, log *logtest.Book) {
 		require.Equal(t, missing, r.Refused(), "at once, if it was never accepted")
-		pass(59 * time.Minute)
+		looptest.Pass(59 * time.Minute)
 		require.Equal(t, missing, r.Refused())
 		require.True(t, r.Reached(), "other namespaces may be served")
 		require.NoError(t, r.Err())
 		require.Less(t, time.Since(r.Answered()), 3*time.Second)
-		pass(time.Minute + 3*time.Second)
+		looptest.Pass(time.Minute + 3*time.Second)
 		require.NoError(t, r.Refused())
 		require.Equal(t,
 			[]string{"Temporal refuses this replica's namespace; its items wait, and the replica is not ready"},
@@ -113,12 +113,12 @@ func TestANamespaceIsRefusedForAWhileBeforeItCounts(t *testing.T) {
 		return nil
 	}, func(r *Reach, _ *logtest.Book) {
 		for range 2 * 60 {
-			pass(time.Second)
+			looptest.Pass(time.Second)
 			require.NoError(t, r.Refused())
 		}
-		pass(58*time.Minute + 9*time.Second)
+		looptest.Pass(58*time.Minute + 9*time.Second)
 		require.NoError(t, r.Refused())
-		pass(4 * time.Second)
+		looptest.Pass(4 * time.Second)
 		require.EqualError(t, r.Refused(), "Request unauthorized.")
 	})
 }
@@ -132,7 +132,7 @@ func TestOneFailedProbeIsNoOutage(t *testing.T) {
 		return nil
 	}, func(r *Reach, log *logtest.Book) {
 		for range 100 {
-			pass(time.Second)
+			looptest.Pass(time.Second)
 			require.True(t, r.Reached())
 		}
 		require.Empty(t, log.At(slog.LevelWarn))
@@ -154,9 +154,9 @@ func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *tes
 		p.run()
 		p.Watch("e1", "run-1")
 		p.Watch("e2", "run-2")
-		pass(500 * time.Millisecond)
+		looptest.Pass(500 * time.Millisecond)
 		reached.Store(false)
-		pass(10 * time.Minute)
+		looptest.Pass(10 * time.Minute)
 		require.Zero(t, p.seen().now)
 		require.Equal(t, giveUpCall{time.Second, nil}, p.seen().givenUp[0])
 		require.Len(t, p.seen().givenUp, 3, "it is repeated until the database knows, and then not for the same outage")
@@ -164,7 +164,7 @@ func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *tes
 		require.Len(t, p.seen().adopts, 1, "only the adoption at the start")
 
 		p.Watch("e3", "run-3") // its start was answered just before
-		pass(10 * time.Minute)
+		looptest.Pass(10 * time.Minute)
 		require.Len(t, p.seen().givenUp, 4)
 		require.Zero(t, p.seen().now)
 		require.Empty(t, p.log.At(slog.LevelWarn))
@@ -173,7 +173,7 @@ func TestReplicaThatDoesNotReachTemporalGivesUpItsWatchesAndAdoptsNothing(t *tes
 			return []temporal.Execution{{ID: "e1", RunID: "run-1"}}, nil
 		}
 		reached.Store(true)
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.Len(t, p.seen().adopts, 2)
 		require.Equal(t, 1, p.seen().now)
 	})

@@ -155,8 +155,7 @@ func TestANamespaceThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 		l.silent, l.ended["e2"] = []string{"e2"}, temporal.End{Outcome: "FAILED"}
 		l.pages = []temporal.Page{{ExecutionIDs: []string{"e1"}}}
 	}, func(l *ledger) {
-		time.Sleep(3500 * time.Millisecond)
-		synctest.Wait()
+		looptest.Pass(3500 * time.Millisecond)
 		require.Equal(t, []string{"e1=COMPLETED", "e2=FAILED"}, l.finished)
 		require.Len(t, l.listed, 4, "every second, whatever the other namespace does")
 		require.Len(t, l.done, 4, "only the listed namespace advances")
@@ -172,7 +171,7 @@ func TestReconcilerRecordsTheEndsOfOpenExecutionsOnly(t *testing.T) {
 		l.pages = []temporal.Page{{ExecutionIDs: []string{"e1", "e2", "stranger"}, Newest: newest, Next: []byte{1}},
 			{ExecutionIDs: []string{"e3"}, Next: []byte{2}}, {}}
 	}, func(l *ledger) {
-		pass(700 * time.Millisecond)
+		looptest.Pass(700 * time.Millisecond)
 		require.ElementsMatch(t, []string{"e1=COMPLETED", "e3=TIMED_OUT"}, l.finished, "e2 continues in another run")
 		require.Equal(t, 2, l.freed)
 		require.ElementsMatch(t, []string{"e1", "e2", "e3"}, l.looked)
@@ -191,7 +190,7 @@ func TestReconcilerListsOnlyInItsTurnAndWhereThereIsNeed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			reconciling(t, prepare, func(l *ledger) {
-				pass(time.Minute)
+				looptest.Pass(time.Minute)
 				require.Empty(t, l.listed)
 				require.Empty(t, l.done)
 			})
@@ -210,7 +209,7 @@ func TestReconcilerAsksForTheTurnAsOftenAsThereIsNeed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			reconciling(t, func(l *ledger) { l.Open = func() (bool, bool) { return c.open, c.unwatched } }, func(l *ledger) {
-				pass(time.Minute)
+				looptest.Pass(time.Minute)
 				require.Len(t, l.listed, c.turns)
 			})
 		})
@@ -222,7 +221,7 @@ func TestReconcilerAsksAboutWhatIsSilent(t *testing.T) {
 		l.silent = []string{"e1", "e2", "odd"}
 		l.ended["e2"] = temporal.End{Outcome: "FAILED"}
 	}, func(l *ledger) {
-		pass(10 * time.Second)
+		looptest.Pass(10 * time.Second)
 		require.ElementsMatch(t, []string{"e1", "e2", "odd"}, l.looked)
 		require.Equal(t, []string{"e2=FAILED"}, l.finished)
 		require.Len(t, l.done, 11, "a failed lookup does not block the others")
@@ -232,7 +231,7 @@ func TestReconcilerAsksAboutWhatIsSilent(t *testing.T) {
 
 func TestReconcilerThatCannotListLeavesTheTurnToOthersAndSaysSoOnce(t *testing.T) {
 	reconciling(t, func(l *ledger) { l.fails = fmt.Errorf("%w: connection refused", temporal.ErrAway) }, func(l *ledger) {
-		pass(time.Minute)
+		looptest.Pass(time.Minute)
 		require.Len(t, l.listed, 13, "every five seconds")
 		require.Empty(t, l.done, "the next list starts at the same position")
 		require.Equal(t, []string{"Cannot detect the ends of unwatched executions"}, l.log.At(slog.LevelWarn))
@@ -272,7 +271,7 @@ func TestListsBeginOnceAnIntervalHoweverLongTheyTake(t *testing.T) {
 	reconciling(t, func(l *ledger) {
 		l.pages = []temporal.Page{{Next: []byte{1}}, {Next: []byte{2}}, {}} // two pauses of 250 ms
 	}, func(l *ledger) {
-		pass(1500 * time.Millisecond)
+		looptest.Pass(1500 * time.Millisecond)
 		require.Equal(t, time.Second, l.listed[3])
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -28,7 +29,7 @@ func TestWatchRecordsTheEndAndTellsOfTheSlotIfItWasFirst(t *testing.T) {
 				c.prepare(p)
 				p.run()
 				p.Watch("e1", "run-1")
-				pass(time.Second)
+				looptest.Pass(time.Second)
 				require.Equal(t, []string{"e1=COMPLETED"}, p.seen().finished)
 				require.Equal(t, c.freed, p.seen().freed)
 				require.Empty(t, p.watching)
@@ -44,10 +45,10 @@ func TestSameExecutionIsWatchedOnce(t *testing.T) {
 		for range 5 {
 			p.Watch("e1", "run-1")
 		}
-		pass(2 * time.Second)
+		looptest.Pass(2 * time.Second)
 		require.Equal(t, 1, p.seen().waits)
 		p.Watch("e1", "run-1") // adopted from a row that was read just before its end
-		pass(2 * time.Second)
+		looptest.Pass(2 * time.Second)
 		require.Equal(t, 2, p.seen().waits)
 	})
 }
@@ -56,7 +57,7 @@ func TestWatchBeforeRunIsGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.Watch("e1", "run-1")
 		stop := p.run()
-		pass(2 * time.Second)
+		looptest.Pass(2 * time.Second)
 		require.Zero(t, p.seen().waits)
 		require.Equal(t, []giveUpCall{{0, []string{"e1"}}}, p.seen().givenUp)
 		stop()
@@ -70,10 +71,10 @@ func TestNeverMoreWatchesThanMaxWatches(t *testing.T) {
 		for n := range 100 {
 			p.Watch("e"+strconv.Itoa(n), "run")
 			if n%7 == 0 {
-				pass(100 * time.Millisecond)
+				looptest.Pass(100 * time.Millisecond)
 			}
 		}
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.Equal(t, 10, p.seen().most)
 		require.Less(t, p.seen().waits, 100, "executions beyond the bound are left to adoption")
 	})
@@ -90,11 +91,11 @@ func TestAdoptsAtStartAndAtOnceEachTimeItIsTold(t *testing.T) {
 		p.onWait = forever
 		p.run()
 		p.Watch("e3", "run-3")
-		pass(time.Hour)
+		looptest.Pass(time.Hour)
 		p.Unwatched(false)
-		pass(time.Hour + 300*time.Millisecond) // between two lookups
+		looptest.Pass(time.Hour + 300*time.Millisecond) // between two lookups
 		p.Unwatched(true)
-		pass(time.Hour)
+		looptest.Pass(time.Hour)
 		require.Equal(t, []adoptCall{{0, 10, nil},
 			{2*time.Hour + 300*time.Millisecond, 7, []string{"e1", "e2", "e3"}}}, p.seen().adopts)
 		require.Equal(t, 3, p.seen().waits)
@@ -118,9 +119,9 @@ func TestAdoptsNothingWhenThereIsNoRoom(t *testing.T) {
 		p.run()
 		p.Watch("e1", "run-1")
 		p.Watch("e2", "run-2")
-		pass(10500 * time.Millisecond)
+		looptest.Pass(10500 * time.Millisecond)
 		p.Unwatched(true)
-		pass(10 * time.Second)
+		looptest.Pass(10 * time.Second)
 		require.Equal(t, []adoptCall{{0, 2, nil}, {16 * time.Second, 1, []string{"e2"}}}, p.seen().adopts,
 			"there is room from 15 s on")
 	})
@@ -144,7 +145,7 @@ func TestWaitIsRepeatedAndItsErrorLoggedWhenItChanges(t *testing.T) {
 		p.run()
 		p.Watch("e1", "run-1")
 		p.Watch("e2", "run-2")
-		pass(3*time.Minute + 2*retryCap)
+		looptest.Pass(3*time.Minute + 2*retryCap)
 		const message = "Cannot watch an execution"
 		require.Equal(t, []string{message, message, message}, p.log.At(slog.LevelWarn))
 		require.Equal(t, []string{"connection refused", "namespace is not active", "panic: boom e1"},
@@ -166,7 +167,7 @@ func TestEndThatCannotBeRecordedIsNotForgotten(t *testing.T) {
 		}
 		p.run()
 		p.Watch("e1", "run-1")
-		pass(time.Hour + 2*retryCap)
+		looptest.Pass(time.Hour + 2*retryCap)
 		require.Equal(t, 1, p.seen().waits, "the end is already known")
 		require.Equal(t, 1, p.seen().freed)
 		require.Equal(t, []string{"Cannot record an execution's end"}, p.log.At(slog.LevelWarn))
@@ -187,7 +188,7 @@ func TestStopIsPromptAndRecordsNothing(t *testing.T) {
 				for n := range 10 {
 					p.Watch("e"+strconv.Itoa(n), "run")
 				}
-				pass(time.Hour)
+				looptest.Pass(time.Hour)
 				stop()
 				require.Equal(t, time.Hour, p.now())
 				require.Empty(t, p.seen().finished)
@@ -208,9 +209,9 @@ func TestWhatTemporalCallsAboutIsWatchedOnlyIfItLasts(t *testing.T) {
 		p.WatchLater("a")
 		p.WatchLater("b")
 		require.Equal(t, 2, p.Watching(), "both are stored as watched here")
-		pass(4 * time.Second)
+		looptest.Pass(4 * time.Second)
 		require.Zero(t, p.seen().waits)
-		pass(4 * time.Second)
+		looptest.Pass(4 * time.Second)
 		require.Equal(t, []string{"b=COMPLETED"}, p.seen().finished)
 		require.Equal(t, 1, p.seen().waits)
 		require.Zero(t, p.Watching())
@@ -230,7 +231,7 @@ func TestWhatLastsAndDoesNotFitIsGivenUp(t *testing.T) {
 		}
 		p.run()
 		p.WatchLater("a")
-		pass(10 * time.Second)
+		looptest.Pass(10 * time.Second)
 		require.Equal(t, []string{"a"}, p.seen().givenUp[0].executions)
 	})
 }
@@ -244,7 +245,7 @@ func TestAReplicaThatLosesTemporalGivesUpWhatItWouldHaveWatchedLater(t *testing.
 		p.run()
 		p.WatchLater("a")
 		reached.Store(false)
-		pass(2 * time.Second)
+		looptest.Pass(2 * time.Second)
 		require.Len(t, p.seen().givenUp, 1)
 		require.Nil(t, p.seen().givenUp[0].executions, "all of them are given up")
 		require.Zero(t, p.Watching())
@@ -259,9 +260,9 @@ func TestWhatIsWatchedLaterIsNotAdopted(t *testing.T) {
 		p.run()
 		p.WatchLater("a")
 		p.Watch("b", "run-b")
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		p.Unwatched(true)
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		adopts := p.seen().adopts
 		require.Equal(t, []string{"a", "b"}, adopts[len(adopts)-1].watching)
 		require.Equal(t, 9, adopts[len(adopts)-1].atMost, "one of ten places is taken")

@@ -9,7 +9,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/request"
-	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
@@ -71,10 +70,7 @@ func TestWhatOthersActUponSurvivesACrashOfPostgres(t *testing.T) {
 
 	failing := c.item(w)
 	claimed := c.claim(1)
-	c.quietly(func(replica fixture) {
-		require.Equal(t, claimed.ids(), all[int64](replica, sql.Text("fail"), claimed.ids(), claimed.tokens(),
-			[]string{"no"}))
-	})
+	c.quietly(func(replica fixture) { require.Equal(t, claimed.ids(), replica.fail(claimed, "no")) })
 	require.Equal(t, "FAILED", c.status(failing), "an item that failed")
 
 	stopped := c.item(w)

@@ -173,39 +173,6 @@ func (f fixture) result(id int64) string {
 			"where e.queue_item_id = $1", id)
 }
 
-func TestFinishKeepsAResultThatIsNotTooLarge(t *testing.T) {
-	f, b := openClaimed(t, "ENTERPRISE", 11)
-	f.dispatched(b)
-	f.exec(sql.Text("settings_set"), `{"result_bytes": 20}`, "me")
-	for n, row := range []struct {
-		outcome      string
-		note, result any
-		want         string
-	}{
-		{"COMPLETED", nil, `{"total":   3}`, `{"total": 3}`},
-		{"COMPLETED", nil, `null`, `null`},
-		{"COMPLETED", nil, nil, ``},
-		{"COMPLETED", `encoding "binary/encrypted"`, nil, `encoding "binary/encrypted"`},
-		{"COMPLETED", nil, `"abcdefghijklmnopqrs"`, `21 bytes: exceeds result-bytes, 20`},
-		{"FAILED", "boom", `{"total": 3}`, ``},
-		// A result that Postgres rejects must not prevent the end from being recorded.
-		{"COMPLETED", nil, `"\u0000"`, `JSON that Postgres rejects: not stored`},
-		{"COMPLETED", nil, `"\ud800"`, `JSON that Postgres rejects: not stored`},
-		{"COMPLETED", nil, `1e999999999`, `JSON that Postgres rejects: not stored`},
-		// Deep nesting exhausts the server's stack long before the size limit.
-		{"COMPLETED", nil, strings.Repeat("[", 30000) + strings.Repeat("]", 30000), `JSON that Postgres rejects: not stored`},
-	} {
-		id := b.ids()[n]
-		require.True(t, one[bool](f, sql.Text("finish"), f.execution(id), row.outcome, row.note, row.result), n)
-		require.Equal(t, row.want, f.result(id), n)
-		require.Equal(t, row.outcome, f.status(id))
-	}
-	f.exec(sql.Text("settings_set"), `{"result_bytes": 0}`, "me")
-	last := b.ids()[10]
-	require.True(t, one[bool](f, sql.Text("finish"), f.execution(last), "COMPLETED", nil, `1`))
-	require.Empty(t, f.result(last), "the settings say so")
-}
-
 // finishAll reports the ends of items' workflows, and returns for each whether it was the first report.
 func (f fixture) finishAll(ids []int64, outcomes []string, reasons, results []any) map[int64]bool {
 	executions, of := make([]string, len(ids)), map[string]int64{}
@@ -241,31 +208,38 @@ func (f fixture) ended(id int64) string {
 			where q.id = $1`, id)
 }
 
-func TestEndsTogetherAreWhatTheyAreOneByOne(t *testing.T) {
+func TestEndsKeepAResultThatIsNotTooLargeTogetherAsOneByOne(t *testing.T) {
 	f := open(t)
+	const rejected = `JSON that Postgres rejects: not stored`
 	ends := []struct {
 		outcome        string
 		reason, result any
+		kept           string
 	}{
-		{"COMPLETED", nil, nil},
-		{"COMPLETED", nil, `{"total": 3}`},
-		{"COMPLETED", nil, `null`},
-		{"COMPLETED", `encoding "binary/encrypted"`, nil},
-		{"COMPLETED", nil, `"abcdefghijklmnopqrs"`}, // too large
-		{"COMPLETED", nil, `"\u0000"`},
-		{"FAILED", "boom", `{"total": 3}`},
-		{"FAILED", "", nil},
-		{"CANCELED", nil, nil},
-		{"TERMINATED", strings.Repeat("é", 5000), nil},
-		{"TIMED_OUT", "too slow", nil},
+		{"COMPLETED", nil, nil, ``},
+		{"COMPLETED", nil, `{"total":   3}`, `{"total": 3}`},
+		{"COMPLETED", nil, `null`, `null`},
+		{"COMPLETED", `encoding "binary/encrypted"`, nil, `encoding "binary/encrypted"`},
+		{"COMPLETED", nil, `"abcdefghijklmnopqrs"`, `21 bytes: exceeds result-bytes, 20`},
+		// A result that Postgres rejects must not prevent the end from being recorded.
+		{"COMPLETED", nil, `"\u0000"`, rejected},
+		{"COMPLETED", nil, `"\ud800"`, rejected},
+		{"COMPLETED", nil, `1e999999999`, rejected},
+		// Deep nesting exhausts the server's stack long before the size limit.
+		{"COMPLETED", nil, strings.Repeat("[", 30000) + strings.Repeat("]", 30000), rejected},
+		{"FAILED", "boom", `{"total": 3}`, ``},
+		{"FAILED", "", nil, ``},
+		{"CANCELED", nil, nil, ``},
+		{"TERMINATED", strings.Repeat("é", 5000), nil, ``},
+		{"TIMED_OUT", "too slow", nil, ``},
 	}
 	f.exec(sql.Text("settings_set"), `{"result_bytes": 20}`, "me")
 	w := f.tenant("ENTERPRISE")
 	f.exec("update pgdispatch.workspaces set max_concurrent_workflows = 50")
-	f.items(w, 2*len(ends))
-	b := f.claim(2 * len(ends))
+	f.items(w, 2*len(ends)+1)
+	b := f.claim(2*len(ends) + 1)
 	f.dispatched(b)
-	apart, together := b.ids()[:len(ends)], b.ids()[len(ends):]
+	apart, together, last := b.ids()[:len(ends)], b.ids()[len(ends):2*len(ends)], b.ids()[2*len(ends)]
 	outcomes, reasons, results := []string{}, []any{}, []any{}
 	for n, end := range ends {
 		require.True(t, one[bool](f, sql.Text("finish"), f.execution(apart[n]), end.outcome, end.reason, end.result))
@@ -274,12 +248,17 @@ func TestEndsTogetherAreWhatTheyAreOneByOne(t *testing.T) {
 	first := f.finishAll(together, outcomes, reasons, results)
 	require.Len(t, first, len(ends))
 	for n, end := range ends {
-		require.True(t, first[together[n]], "%v", end)
-		require.Equal(t, f.ended(apart[n]), f.ended(together[n]), "%v", end)
+		require.True(t, first[together[n]], "%.200v", end)
+		require.Equal(t, end.kept, f.result(apart[n]), "%.200v", end)
+		require.Equal(t, f.ended(apart[n]), f.ended(together[n]), "%.200v", end)
 	}
 	again := f.completed(together...)
 	require.Len(t, again, len(ends))
 	require.NotContains(t, slices.Collect(maps.Values(again)), true, "the first report wins")
+
+	f.exec(sql.Text("settings_set"), `{"result_bytes": 0}`, "me")
+	require.True(t, one[bool](f, sql.Text("finish"), f.execution(last), "COMPLETED", nil, `1`))
+	require.Empty(t, f.result(last), "the settings say so")
 }
 
 func TestEndsTogetherWaitForNobodyAndLeaveTheOthers(t *testing.T) {

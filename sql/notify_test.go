@@ -197,14 +197,10 @@ func (f fixture) runningOf(w tenant, n int) (ids []int64, executions []string) {
 
 func TestEndsAreNotNotifiedUnlessSomebodyAsks(t *testing.T) {
 	f := open(t)
-	ids, executions := f.runningOf(f.tenant("ENTERPRISE"), 4)
-	finishAll := func(executions ...string) {
-		outcomes, nulls := repeated(len(executions), "COMPLETED"), make([]*string, len(executions))
-		f.exec(sql.Text("finish_all"), executions, outcomes, nulls, nulls)
-	}
-	require.Empty(t, f.announced(func() { f.finish(ids[0], "COMPLETED"); finishAll(executions[1]) }))
+	ids, _ := f.runningOf(f.tenant("ENTERPRISE"), 4)
+	require.Empty(t, f.announced(func() { f.finish(ids[0], "COMPLETED"); f.completed(ids[1]) }))
 	f.notifyEnded(true)
-	require.Len(t, f.announced(func() { f.finish(ids[2], "COMPLETED"); finishAll(executions[3]) }), 2)
+	require.Len(t, f.announced(func() { f.finish(ids[2], "COMPLETED"); f.completed(ids[3]) }), 2)
 }
 
 func TestEveryWayToEndIsNotified(t *testing.T) {
@@ -220,9 +216,7 @@ func TestEveryWayToEndIsNotified(t *testing.T) {
 	require.Equal(t, []string{waits}, f.announced(func() { one[bool](f, "select pgdispatch.cancel($1)", waits) }))
 	failed := f.execution(f.item(w))
 	b := f.claim(1)
-	require.Equal(t, []string{failed}, f.announced(func() {
-		f.exec(sql.Text("fail"), b.ids(), b.tokens(), []string{"no such type"})
-	}), "without a workflow")
+	require.Equal(t, []string{failed}, f.announced(func() { f.fail(b, "no such type") }), "without a workflow")
 	released := f.item(w)
 	require.Empty(t, f.announced(func() {
 		f.release(f.claim(1), false)

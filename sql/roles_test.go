@@ -129,8 +129,8 @@ func (f fixture) beginOn() (fixture, pgx.Tx) {
 func TestIsolationKeepsNoOtherRoleFromAnItem(t *testing.T) {
 	f, mine, other := openForTwo(t, "PRO", "FREE")
 	first, second := f.item(other), f.item(other)
-	f.isolated(mine.workspace).exec("insert into pgdispatch.enqueue (workspace_id, workflow_definition_id) values ($1, $2)",
-		mine.workspace, mine.definition)
+	f.isolated(mine.workspace).exec(`insert into pgdispatch.enqueue (workspace_id, workflow_definition_id)
+		values ($1, $2)`, mine.workspace, mine.definition)
 	for _, role := range []string{"owner", "reader", "operator", "dispatcher"} {
 		require.Equal(t, "PENDING", f.login(role).status(first), role)
 	}

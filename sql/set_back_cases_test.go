@@ -190,22 +190,16 @@ var turnsThatWait = []waits{
 	}},
 	{name: "the depth of a minute", columns: "activity.minute", prepare: func(f fixture) func() bool {
 		f.sweep()
-		return func() bool {
-			return f.count("activity where minute > clock_timestamp()") == 0
-		}
+		return func() bool { return f.count("activity where minute > clock_timestamp()") == 0 }
 	}},
 	{name: "the activity of five minutes", columns: "workspace_activity.at", prepare: func(f fixture) func() bool {
 		f.exec("insert into pgdispatch.workspace_activity (at, workspace_id) values (now(), gen_random_uuid())")
-		return func() bool {
-			return f.count("workspace_activity where at > clock_timestamp()") == 0
-		}
+		return func() bool { return f.count("workspace_activity where at > clock_timestamp()") == 0 }
 	}},
 	{name: "the use of limits by minute", columns: "limit_activity.minute limit_activity.full_since",
 		prepare: func(f fixture) func() bool {
 			f.exec("insert into pgdispatch.limit_activity values (now(), 1, 0, 0, now())")
-			return func() bool {
-				return f.count("limit_activity where full_since > clock_timestamp()") == 0
-			}
+			return func() bool { return f.count("limit_activity where full_since > clock_timestamp()") == 0 }
 		}},
 }
 

@@ -80,12 +80,6 @@ func (l *lookout) TaskAttempt(_ context.Context, execution temporal.Execution) (
 	return l.attempt[execution.ID], l.err[execution.Namespace]
 }
 
-// pass lets time pass, and waits until all goroutines are idle.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
 func looking(t *testing.T, l *lookout, wanted func() bool, test func(log *logtest.Book)) {
 	t.Helper()
 	t.Parallel()
@@ -108,7 +102,7 @@ func TestDetectorFindsQueuesWithoutAPollerAndTasksThatFail(t *testing.T) {
 		},
 	}
 	looking(t, l, nil, func(log *logtest.Book) {
-		pass(16 * time.Second)
+		looptest.Pass(16 * time.Second)
 		require.Equal(t, []string{"idle [{{ typo workflow} 2}], asked [e1 e2], silent [], e2: workflow task is at attempt 5"},
 			l.seen())
 		require.Equal(t, []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "typo"}, Executions: 2}}, l.without,
@@ -126,7 +120,7 @@ func TestDetectorAsksNothingWhereItIsAnothersTurnAndTakesNoTurnWhereNothingIsOpe
 			l := &lookout{others: true, queues: []StalledQueue{{TaskQueue: temporal.TaskQueue{Name: "orders"}}},
 				open: []string{"e1"}}
 			looking(t, l, func() bool { return open }, func(*logtest.Book) {
-				pass(10 * time.Minute)
+				looptest.Pass(10 * time.Minute)
 				require.Zero(t, l.asked.Load())
 				require.Equal(t, open, l.turns >= 39, "four attempts to take the turn per look")
 				require.Equal(t, open, l.turns > 0)
@@ -138,9 +132,9 @@ func TestDetectorAsksNothingWhereItIsAnothersTurnAndTakesNoTurnWhereNothingIsOpe
 func TestDetectorTakesItsTime(t *testing.T) {
 	l := &lookout{open: strings.Fields(strings.Repeat("e ", 50))}
 	looking(t, l, nil, func(*logtest.Book) {
-		pass(16 * time.Second)
+		looptest.Pass(16 * time.Second)
 		require.LessOrEqual(t, l.asked.Load(), int64(21), "20 requests per second")
-		pass(5 * time.Second)
+		looptest.Pass(5 * time.Second)
 		require.EqualValues(t, 50, l.asked.Load())
 	})
 }
@@ -153,10 +147,10 @@ func TestANamespaceThatDoesNotAnswerHoldsUpNoOtherAndIsLoggedOnce(t *testing.T) 
 		err: map[string]error{"gone": errors.New("connection refused")},
 	}
 	looking(t, l, nil, func(log *logtest.Book) {
-		pass(16 * time.Second)
+		looptest.Pass(16 * time.Second)
 		require.Equal(t, []string{`idle [{{shop typo workflow} 0}], asked [], silent ["gone"]`}, l.seen())
 		require.EqualValues(t, 2, l.asked.Load(), "one request per look")
-		pass(10 * time.Minute)
+		looptest.Pass(10 * time.Minute)
 		require.Equal(t, []string{"connection refused"}, log.Errors(slog.LevelWarn))
 	})
 }

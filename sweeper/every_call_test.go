@@ -173,7 +173,7 @@ func (e *estate) TaskAttempt(_ context.Context, of temporal.Execution) (attempt 
 
 // after lets time pass, and looks at the rows.
 func (e *estate) after(d time.Duration, look func()) {
-	pass(d)
+	looptest.Pass(d)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	look()

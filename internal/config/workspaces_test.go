@@ -1,8 +1,8 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/pgdispatch/pgdispatch/internal/must"
@@ -127,8 +127,7 @@ func TestWaysToSignInAreReadAndBadOnesNamed(t *testing.T) {
 	require.Equal(t, []string{"ops", "sre"}, c.SignIn.Operators)
 	require.Equal(t, []string{"viewer"}, c.SignIn.Viewers)
 	require.Equal(t, "groups", c.SignIn.RoleClaim)
-	require.Equal(t, "[10.0.0.7/32 10.1.0.0/16 ::1/128]",
-		strings.ReplaceAll(strings.Join(strings.Fields(stringOf(c.SignIn.Proxies)), " "), ",", ""))
+	require.Equal(t, "[10.0.0.7/32 10.1.0.0/16 ::1/128]", fmt.Sprint(c.SignIn.Proxies))
 
 	for name, value := range map[string]string{
 		"PGDISPATCH_AUTH_HEADER": "X User", "PGDISPATCH_AUTH_ROLE_HEADER": "authorization",
@@ -142,12 +141,4 @@ func TestWaysToSignInAreReadAndBadOnesNamed(t *testing.T) {
 	}
 	_, err := readRunConfig(t, map[string]string{"PGDISPATCH_OIDC_SESSION_KEY": "too short"})
 	require.ErrorContains(t, err, `PGDISPATCH_OIDC_SESSION_KEY is "***": it must have 32 characters or more`)
-}
-
-func stringOf(prefixes []netip.Prefix) string {
-	texts := []string{}
-	for _, p := range prefixes {
-		texts = append(texts, p.String())
-	}
-	return "[" + strings.Join(texts, " ") + "]"
 }

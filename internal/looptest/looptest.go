@@ -5,6 +5,8 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -21,4 +23,10 @@ func Run(t testing.TB, component func(context.Context) error) (stop func()) {
 	})
 	t.Cleanup(stop)
 	return stop
+}
+
+// Pass lets time pass in a synctest bubble, and waits until all goroutines are idle.
+func Pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }

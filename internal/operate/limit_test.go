@@ -11,37 +11,20 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/storetest"
 )
 
-// keyed enqueues n items of the shop with a limit key.
-func keyed(b *storetest.Bench, key string, n int) {
-	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
-		select workspace_id, id, $1 from pgdispatch.workflow_definitions cross join generate_series(1, $2)
-		where workspace_id = $3`, key, n, b.Shop.Shop)
-}
-
-// limitKey adds the limit of a key, in the shop or over all workspaces.
-func limitKey(b *storetest.Bench, inShop bool, key string, most any) {
-	var workspace any
-	if inShop {
-		workspace = b.Shop.Shop
-	}
-	b.Execute("insert into pgdispatch.limits (workspace_id, key, max_concurrent) values ($1, $2, $3)", workspace, key,
-		most)
-}
-
 func TestTheUseOfLimitsNamesTheMostUsedAndSumsUpTheOthers(t *testing.T) {
 	b := storetest.Open(t)
-	keyed(b, "smtp", 5)
-	keyed(b, "gpu", 3)
-	keyed(b, "rate", 2)
-	keyed(b, "unlimited", 9)
+	b.InsertWith(b.Shop.Shop, 5, "limit_key", "$3", "smtp")
+	b.InsertWith(b.Shop.Shop, 3, "limit_key", "$3", "gpu")
+	b.InsertWith(b.Shop.Shop, 2, "limit_key", "$3", "rate")
+	b.InsertWith(b.Shop.Shop, 9, "limit_key", "$3", "unlimited")
 	require.Equal(t, operate.LimitUse{BehindExact: true}, must.Get(b.LimitUse(t.Context(), 10)).In(t),
 		"keys without a limit are not shown")
 
-	limitKey(b, true, "smtp", 2)
-	limitKey(b, false, "smtp", 100)
-	limitKey(b, false, "gpu", 0)
-	limitKey(b, true, "never used", 1)
-	b.Execute("insert into pgdispatch.limits (key, max_starts, per) values ('rate', '{1}', '{1 hour}')")
+	b.Limit(true, "smtp", 2, nil, nil)
+	b.Limit(false, "smtp", 100, nil, nil)
+	b.Limit(false, "gpu", 0, nil, nil)
+	b.Limit(true, "never used", 1, nil, nil)
+	b.Limit(false, "rate", nil, "{1}", "{1 hour}")
 	must.Get(b.Claim(t.Context(), 100)).In(t)
 	use := must.Get(b.LimitUse(t.Context(), 10)).In(t)
 	type line struct {
@@ -69,8 +52,8 @@ func TestTheUseOfLimitsNamesTheMostUsedAndSumsUpTheOthers(t *testing.T) {
 
 func TestTheUseOfLimitsLeavesOutWhatIsNotDue(t *testing.T) {
 	b := storetest.Open(t)
-	limitKey(b, false, "smtp", 0)
-	keyed(b, "smtp", 2)
+	b.Limit(false, "smtp", 0, nil, nil)
+	b.InsertWith(b.Shop.Shop, 2, "limit_key", "$3", "smtp")
 	b.Execute("update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 day' where id = 1")
 	use := must.Get(b.LimitUse(t.Context(), 1)).In(t)
 	require.Equal(t, []int64{1, 1}, []int64{use.Behind, use.Limits[0].Waiting})
@@ -78,8 +61,8 @@ func TestTheUseOfLimitsLeavesOutWhatIsNotDue(t *testing.T) {
 
 func TestALimitIsJudgedByWhatItsWorkspaceRunsInABurst(t *testing.T) {
 	b := storetest.Open(t)
-	limitKey(b, true, "smtp", 7)
-	limitKey(b, false, "smtp", 7)
+	b.Limit(true, "smtp", 7, nil, nil)
+	b.Limit(false, "smtp", 7, nil, nil)
 	b.Execute("update pgdispatch.workspaces set max_concurrent_workflows = 5, max_burst_workflows = 9 where id = $1",
 		b.Shop.Shop)
 	facts := must.Get(b.LimitFacts(t.Context())).In(t)
@@ -90,9 +73,9 @@ func TestALimitIsJudgedByWhatItsWorkspaceRunsInABurst(t *testing.T) {
 // A sweep looks once a minute at what is used.
 func TestALimitSaysSinceWhenItIsFullAndHowItWasUsed(t *testing.T) {
 	b := storetest.Open(t)
-	limitKey(b, false, "smtp", 1)
-	limitKey(b, false, "never used", 1)
-	keyed(b, "smtp", 3)
+	b.Limit(false, "smtp", 1, nil, nil)
+	b.Limit(false, "never used", 1, nil, nil)
+	b.InsertWith(b.Shop.Shop, 3, "limit_key", "$3", "smtp")
 	must.Get(b.Claim(t.Context(), 100)).In(t)
 	look := func() []operate.KeyLimit {
 		t.Helper()

@@ -43,9 +43,7 @@ func TestWorkspacesAreListedInAnyOrderPageByPage(t *testing.T) {
 		b.Bury(item, "no")
 	}
 	b.ClaimedIn(busy, 3)
-	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
-		select workspace_id, id, now() - interval '1 hour' from pgdispatch.workflow_definitions
-			where workspace_id = $1::uuid`, late)
+	b.InsertWith(late, 1, "run_at", "now() - interval '1 hour'")
 	must.Get(b.Claim(t.Context(), 1)).In(t)
 
 	for by, want := range map[operate.WorkspaceOrder]string{
@@ -269,8 +267,7 @@ func TestUnansweredStartsAreCountedWithTheirAgeWhereverAWorkspaceIsShown(t *test
 func TestScheduledItemsHaveACountAndAListOfTheirOwn(t *testing.T) {
 	b := storetest.Open(t)
 	b.Insert(b.Shop.Shop, 2)
-	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
-		select workspace_id, id, now() + n * interval '1 hour' from pgdispatch.workflow_definitions, generate_series(1, 3) n`)
+	b.InsertWith(b.Shop.Shop, 3, "run_at", "now() + n * interval '1 hour'")
 	for of, workspaces := range map[string][]string{"all": nil, "one": {b.Shop.Shop}} {
 		depth := must.Get(b.Within(workspaces).Overview(t.Context())).In(t)
 		require.EqualValues(t, []int64{2, 3}, []int64{depth.Depth.Pending, depth.Depth.Scheduled}, of)

@@ -152,8 +152,7 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 	require.Equal(t, operate.Depth{MaxClaims: 100, ScheduledExact: true, DeadLettersExact: true},
 		must.Get(b.QueueDepth(t.Context())).In(t))
 
-	b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
-		select workspace_id, id, now() + interval '1 day' from pgdispatch.workflow_definitions`)
+	b.InsertWith(b.Shop.Shop, 1, "run_at", "now() + interval '1 day'")
 	b.Dispatched(2)
 	ended := b.Dispatched(1)[0]
 	must.Get(b.Finish(t.Context(), ended.ExecutionID, "FAILED", "it broke", "")).In(t)

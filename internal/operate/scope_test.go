@@ -31,10 +31,8 @@ func twoTenants(t *testing.T) (b *storetest.Bench, mine, other string) {
 			where workspace_id = $1::uuid and status = 'RUNNING'`, workspace)
 	}
 	for workspace, items := range sizes {
-		b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
-			select workspace_id, id, now() - case workspace_id when $1::uuid then interval '1 minute' else interval '1 hour' end
-			from pgdispatch.workflow_definitions, generate_series(1, $3)
-			where workspace_id = $2::uuid`, mine, workspace, items)
+		b.InsertWith(workspace, items, "run_at",
+			"now() - case workspace_id when $3::uuid then interval '1 minute' else interval '1 hour' end", mine)
 		b.Execute(`insert into pgdispatch.parked_items (item_id, error, attempts, try_at)
 			select id, 'parked in ' || workspace_id, attempt_count, 'infinity' from pgdispatch.workflow_execution_queue
 			where workspace_id = $1::uuid and status = 'PENDING'`, workspace)

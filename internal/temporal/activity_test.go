@@ -248,11 +248,9 @@ func TestTheEndOfAnActivityIsItsOutcome(t *testing.T) {
 		outcome *activitypb.ActivityExecutionOutcome
 		want    End
 	}{
-		"result":    {resulted(jsonPayload([]byte(`{"a": 1}`))), End{Outcome: "COMPLETED", Result: `{"a": 1}`}},
-		"no result": {resulted(), End{Outcome: "COMPLETED"}},
-		"failure": {failedAs(&failurepb.Failure{Message: "declined", FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
-			ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: "Bank"}}}),
-			End{Outcome: "FAILED", Reason: "declined (Bank)"}},
+		"result":        {resulted(jsonPayload([]byte(`{"a": 1}`))), End{Outcome: "COMPLETED", Result: `{"a": 1}`}},
+		"no result":     {resulted(), End{Outcome: "COMPLETED"}},
+		"failure":       {failedAs(failure("declined", "Bank", nil)), End{Outcome: "FAILED", Reason: "declined (Bank)"}},
 		"timeout":       {failedAs(timeout), End{Outcome: "TIMED_OUT", Reason: "activity StartToClose timeout"}},
 		"timeout twice": {failedAs(twice), End{Outcome: "TIMED_OUT", Reason: "activity StartToClose timeout"}},
 		"cancelled": {failedAs(&failurepb.Failure{Message: "canceled",
@@ -324,8 +322,7 @@ func TestAQueueOfActivitiesIsPolledForActivities(t *testing.T) {
 	t.Parallel()
 	client := &Client{Service: &activityService{}}
 	for kind, want := range map[Kind]bool{Activity: true, Workflow: false} {
-		polled := must.Get(client.Polled(t.Context(), TaskQueue{Name: "orders", Kind: kind})).In(t)
-		require.Equal(t, want, polled)
+		require.Equal(t, want, must.Get(client.Polled(t.Context(), TaskQueue{Name: "orders", Kind: kind})).In(t))
 	}
 }
 

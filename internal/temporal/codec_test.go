@@ -110,8 +110,8 @@ func TestWhatTheApplicationHasEncodedIsNotEncodedAgain(t *testing.T) {
 func TestSignalsAreEncoded(t *testing.T) {
 	server, codec, _ := codecServer(t)
 	service := &fakeService{}
-	signal := Signal{Execution: Execution{ID: "e1"}, To: "run-1", RequestID: "r1", Name: "approve",
-		Payload: []byte(`"secret"`)}
+	signal := aSignal
+	signal.Payload = []byte(`"secret"`)
 	client := coded(service, codec)
 	_, err := client.Signal(t.Context(), signal)
 	require.NoError(t, err)
@@ -228,27 +228,32 @@ func TestACodecServerThatDoesNotAnswerIsUnreached(t *testing.T) {
 	}
 }
 
+// endOf reads the end of a workflow from its close event.
+func endOf(t *testing.T, codec *Codec, event *historypb.HistoryEvent) (End, error) {
+	t.Helper()
+	end, _, err := coded(&fakeService{answers: history{closed(event)}}, codec).
+		Ended(t.Context(), Execution{ID: "e1", RunID: "r"})
+	return end, err
+}
+
 func TestResultsAreDecoded(t *testing.T) {
 	server, codec, log := codecServer(t)
 	seal := func(text string) *commonpb.Payload {
-		sealed := must.Get(server.Codec.Encode([]*commonpb.Payload{jsonPayload([]byte(text))})).In(t)
-		return sealed[0]
+		return must.Get(server.Codec.Encode([]*commonpb.Payload{jsonPayload([]byte(text))})).In(t)[0]
 	}
 	look := func(payload *commonpb.Payload) (End, error) {
 		event := completed("")
 		event.GetWorkflowExecutionCompletedEventAttributes().Result = &commonpb.Payloads{
 			Payloads: []*commonpb.Payload{payload}}
-		end, _, err := coded(&fakeService{answers: answers(event)}, codec).Ended(t.Context(), Execution{ID: "e1", RunID: "r"})
-		return end, err
+		return endOf(t, codec, event)
 	}
-	end, err := look(seal(`{"total": 3}`))
-	require.NoError(t, err)
+	end := must.Get(look(seal(`{"total": 3}`))).In(t)
 	require.Equal(t, End{Outcome: "COMPLETED", Result: `{"total": 3}`}, end)
 	end = must.Get(look(jsonPayload([]byte(`1`)))).In(t)
 	require.Equal(t, "1", end.Result, "of a worker without the codec")
 
 	server.Fail(answering(http.StatusBadGateway))
-	_, err = look(seal(`1`))
+	_, err := look(seal(`1`))
 	require.ErrorIs(t, err, ErrAway, "the end is recorded when the codec server answers")
 	var away *CodecError
 	require.ErrorAs(t, err, &away)
@@ -268,28 +273,20 @@ func TestResultsAreDecoded(t *testing.T) {
 func TestFailuresWithEncodedAttributesAreDecoded(t *testing.T) {
 	server, codec, _ := codecServer(t)
 	cause := &failurepb.Failure{Message: "no gas", StackTrace: "oven.go:3"}
-	failure := &failurepb.Failure{Message: "the oven is cold", Cause: cause,
-		FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
-			ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: "Oven"}}}
+	cold := failure("the oven is cold", "Oven", cause)
 	encrypting := converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), server.Codec)
-	for _, f := range []*failurepb.Failure{failure, cause} {
+	for _, f := range []*failurepb.Failure{cold, cause} {
 		require.NoError(t, converter.EncodeCommonFailureAttributes(encrypting, f))
 	}
-	event := failed(failure, "")
+	event := failed(cold, "")
 	kept := proto.CloneOf(event)
-	end, _, err := coded(&fakeService{answers: answers(event)}, codec).Ended(t.Context(), Execution{ID: "e1", RunID: "r"})
-	require.NoError(t, err)
+	end := must.Get(endOf(t, codec, event)).In(t)
 	require.Equal(t, End{Outcome: "FAILED", Reason: "the oven is cold (Oven): no gas"}, end)
 	require.Len(t, server.Calls(), 1, "one call for all causes")
 
 	server.Fail(answering(http.StatusForbidden, isDecode))
-	end, _, err = coded(&fakeService{answers: answers(kept)}, codec).Ended(t.Context(), Execution{ID: "e1", RunID: "r"})
-	require.NoError(t, err)
+	end = must.Get(endOf(t, codec, kept)).In(t)
 	require.Equal(t, "Encoded failure (Oven): Encoded failure", end.Reason)
-}
-
-func answers(event *historypb.HistoryEvent) history {
-	return history{closed(event)}
 }
 
 func TestATokenAndAnAuthorityAreReadAnew(t *testing.T) {

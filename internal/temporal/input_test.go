@@ -113,16 +113,6 @@ func failure(message, kind string, cause *failurepb.Failure) *failurepb.Failure 
 		ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: kind}}}
 }
 
-func TestFailureTellsMessagesAndTypesDownToTheCause(t *testing.T) {
-	t.Parallel()
-	require.Empty(t, Failure(nil))
-	require.Equal(t, "boom", Failure(&failurepb.Failure{Message: "boom"}))
-	require.Equal(t, "activity error: card expired (CardError): no gas",
-		Failure(
-			&failurepb.Failure{Message: "activity error",
-				Cause: failure("card expired", "CardError", failure("no gas", "errorString", nil))}))
-}
-
 func TestFailureIsBoundedHoweverLongItIs(t *testing.T) {
 	t.Parallel()
 	long := failure(strings.Repeat("é", 1<<20), strings.Repeat("é", 1<<20), nil)

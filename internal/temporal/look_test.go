@@ -152,12 +152,10 @@ func TestTemporalSaysWhetherAQueueIsPolledAndHowOftenATaskWasTried(t *testing.T)
 	service := &fakeService{newest: described("run-1", "e1", true), attempt: 7}
 	waiter := &Client{Service: service, Namespace: "shop"}
 	for queue, want := range map[string]bool{"orders": true, "typo": false} {
-		polled := must.Get(waiter.Polled(t.Context(), TaskQueue{Name: queue})).In(t)
-		require.Equal(t, want, polled)
+		require.Equal(t, want, must.Get(waiter.Polled(t.Context(), TaskQueue{Name: queue})).In(t))
 	}
 	for execution, want := range map[string]int{"e1": 7, "an unrelated workflow": 0} {
-		attempt := must.Get(waiter.TaskAttempt(t.Context(), Execution{ID: execution})).In(t)
-		require.Equal(t, want, attempt)
+		require.Equal(t, want, must.Get(waiter.TaskAttempt(t.Context(), Execution{ID: execution})).In(t))
 	}
 	service.describe = serviceerror.NewUnavailable("connection refused")
 	_, err := waiter.Polled(t.Context(), TaskQueue{Name: "orders"})

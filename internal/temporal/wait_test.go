@@ -199,8 +199,8 @@ func (f *fakeService) runs() []string {
 
 func TestWaitSaysHowTheWorkflowEnded(t *testing.T) {
 	t.Parallel()
-	chain := &failurepb.Failure{Message: "activity error", Cause: &failurepb.Failure{Message: "charge failed",
-		Cause: &failurepb.Failure{Message: "card expired"}}}
+	chain := &failurepb.Failure{Message: "activity error", Cause: failure("charge failed", "Card",
+		failure("card expired", "errorString", nil))}
 	for name, c := range map[string]struct {
 		event *historypb.HistoryEvent
 		want  End
@@ -208,12 +208,9 @@ func TestWaitSaysHowTheWorkflowEnded(t *testing.T) {
 		"completed": {completed(""), End{Outcome: "COMPLETED"}},
 		"failed":    {failed(&failurepb.Failure{Message: "boom"}, ""), End{Outcome: "FAILED", Reason: "boom"}},
 		"failed in a chain": {failed(chain, ""),
-			End{Outcome: "FAILED", Reason: "activity error: charge failed: card expired"}},
-		"failed with a type": {
-			failed(&failurepb.Failure{Message: "boom", FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
-				ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: "Oven"}}}, ""),
-			End{Outcome: "FAILED", Reason: "boom (Oven)"}},
-		"with a result": {returned("json/plain", `{"total": 3}`), End{Outcome: "COMPLETED", Result: `{"total": 3}`}},
+			End{Outcome: "FAILED", Reason: "activity error: charge failed (Card): card expired"}},
+		"failed with a type": {failed(failure("boom", "Oven", nil), ""), End{Outcome: "FAILED", Reason: "boom (Oven)"}},
+		"with a result":      {returned("json/plain", `{"total": 3}`), End{Outcome: "COMPLETED", Result: `{"total": 3}`}},
 		"with a secret": {returned("binary/encrypted", "x"),
 			End{Outcome: "COMPLETED", Reason: `encoding "binary/encrypted", 1 bytes: not stored`}},
 		"terminated, no text": {terminated(""), End{Outcome: "TERMINATED", Reason: "workflow was terminated"}},
@@ -271,23 +268,6 @@ func TestWorkflowThatIsGoneHasEnded(t *testing.T) {
 	require.Equal(t, "FAILED", goneFrom(Workflow).Outcome)
 }
 
-func TestErrorSaysNothingAboutTheEnd(t *testing.T) {
-	t.Parallel()
-	for _, answer := range []error{
-		serviceerror.NewNamespaceNotFound("shop"), // unlike a workflow that is gone
-		serviceerror.NewUnavailable("connection refused"),
-		serviceerror.NewPermissionDenied("x", ""),
-		errors.New("boom"),
-	} {
-		end, _, err := wait(t, fails(answer))
-		require.ErrorIs(t, err, answer)
-		require.ErrorContains(t, err, "wait for close event: ")
-		require.Empty(t, end)
-	}
-	_, _, err := wait(t, closed(&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED}))
-	require.ErrorContains(t, err, "WorkflowExecutionStarted does not close a workflow")
-}
-
 func TestPollThatNobodyAnswersIsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -299,7 +279,7 @@ func TestPollThatNobodyAnswersIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestOutagesAndCrowdsAreToldFromOtherErrors(t *testing.T) {
+func TestAnErrorSaysNothingAboutTheEndAndWhetherTemporalIsAwayOrCrowded(t *testing.T) {
 	t.Parallel()
 	crowded := serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT,
 		"namespace concurrent poller limit exceeded")
@@ -309,13 +289,19 @@ func TestOutagesAndCrowdsAreToldFromOtherErrors(t *testing.T) {
 		{serviceerror.NewUnavailable("connection refused"), ErrAway},
 		{fmt.Errorf("dial: %w", context.DeadlineExceeded), ErrAway},
 		{serviceerror.NewPermissionDenied("x", ""), nil},
-		{serviceerror.NewNamespaceNotFound("shop"), nil},
+		{serviceerror.NewNamespaceNotFound("shop"), nil}, // unlike a workflow that is gone
+		{errors.New("boom"), nil},
 	} {
-		_, _, err := wait(t, fails(c.err))
+		end, _, err := wait(t, fails(c.err))
+		require.ErrorIs(t, err, c.err)
+		require.ErrorContains(t, err, "wait for close event: ")
+		require.Empty(t, end)
 		for _, kind := range []error{ErrCrowded, ErrAway} {
 			require.Equal(t, kind == c.is, errors.Is(err, kind), "%s is %s", c.err, kind)
 		}
 	}
+	_, _, err := wait(t, closed(&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED}))
+	require.ErrorContains(t, err, "WorkflowExecutionStarted does not close a workflow")
 }
 
 func TestProbeTakesARefusalForAnAnswerUnlessAllElseWouldBeRefused(t *testing.T) {

@@ -45,6 +45,25 @@ func (s *Shop) Insert(workspace string, items int) {
 		where d.workspace_id = $1::uuid`, workspace, items)
 }
 
+// InsertWith enqueues items in a workspace. Further columns have SQL expressions, in which n counts the items.
+func (s *Shop) InsertWith(workspace string, items int, columns, values string, args ...any) {
+	s.t.Helper()
+	s.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, `+columns+`)
+		select workspace_id, id, `+values+` from pgdispatch.workflow_definitions, generate_series(1, $2::integer) n
+		where workspace_id = $1::uuid`, append([]any{workspace, items}, args...)...)
+}
+
+// Limit sets the limit of a key, in the shop or over all workspaces.
+func (s *Shop) Limit(inShop bool, key string, most, starts, per any) {
+	s.t.Helper()
+	var workspace any
+	if inShop {
+		workspace = s.Shop
+	}
+	s.Execute(`insert into pgdispatch.limits (workspace_id, key, max_concurrent, max_starts, per)
+		values ($1, $2, $3, $4::text::integer[], $5::text::interval[])`, workspace, key, most, starts, per)
+}
+
 // Expire expires items' leases.
 func (s *Shop) Expire(items ...int64) {
 	s.t.Helper()

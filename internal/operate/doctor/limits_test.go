@@ -40,35 +40,21 @@ func TestDoctorJudgesLimitsOfKeys(t *testing.T) {
 	b := storetest.Open(t)
 	store := &operate.Store{DB: b.Conns}
 	require.Equal(t, Finding{Check: "limits", Severity: Fine, Finding: "none are set"}, checkLimits(t.Context(), store))
-	keyed := func(key string) {
-		b.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
-			select workspace_id, id, $2 from pgdispatch.workflow_definitions cross join generate_series(1, 3)
-			where workspace_id = $1`, b.Shop.Shop, key)
+	for _, key := range []string{"smtp", "gpu", "customer-2", "customer-3"} { // the last is no misspelling of customer-1
+		b.InsertWith(b.Shop.Shop, 3, "limit_key", "$3", key)
 	}
-	limit := func(inShop bool, key string, most any, starts, per any) {
-		var workspace any
-		if inShop {
-			workspace = b.Shop.Shop
-		}
-		b.Execute(`insert into pgdispatch.limits (workspace_id, key, max_concurrent, max_starts, per)
-			values ($1, $2, $3, $4::text::integer[], $5::text::interval[])`, workspace, key, most, starts, per)
-	}
-	keyed("smtp")
-	keyed("gpu")
-	keyed("customer-2")
-	keyed("customer-3") // no misspelling of customer-1
-	limit(false, "gpu", 100_000, nil, nil)
-	limit(true, "customer-1", 2, nil, nil)
-	limit(false, "customer-2", 3, "{10,100}", "{1 second,1 minute}")
-	limit(true, "seldom", 1, nil, nil)
+	b.Limit(false, "gpu", 100_000, nil, nil)
+	b.Limit(true, "customer-1", 2, nil, nil)
+	b.Limit(false, "customer-2", 3, "{10,100}", "{1 second,1 minute}")
+	b.Limit(true, "seldom", 1, nil, nil)
 	require.Equal(t, "nothing is wrong with 4", checkLimits(t.Context(), store).Finding)
 
 	must.Get(b.Claim(t.Context(), 100)).In(t)
 	b.Execute("update pgdispatch.limits set max_concurrent = 1 where key = 'gpu'")
-	limit(true, "smt", 1, nil, nil)
-	limit(true, "big", 100_000, nil, nil)
-	limit(false, "contrary", nil, "{10,5}", "{1 second,1 minute}")
-	limit(false, "nothing", nil, nil, nil)
+	b.Limit(true, "smt", 1, nil, nil)
+	b.Limit(true, "big", 100_000, nil, nil)
+	b.Limit(false, "contrary", nil, "{10,5}", "{1 second,1 minute}")
+	b.Limit(false, "nothing", nil, nil, nil)
 	found := checkLimits(t.Context(), store)
 	require.Equal(t, Warning, found.Severity)
 	require.Equal(t, "smt in shop has no items, but some have the key smtp, which has no limit; "+
@@ -80,7 +66,7 @@ func TestDoctorJudgesLimitsOfKeys(t *testing.T) {
 	require.Contains(t, found.Remedy, "executions cancel")
 
 	b.Execute("delete from pgdispatch.limits where key <> 'smt'")
-	limit(true, "smtp", 9, nil, nil)
+	b.Limit(true, "smtp", 9, nil, nil)
 	require.Equal(t, Fine, checkLimits(t.Context(), store).Severity, "the key that items have is limited")
 }
 

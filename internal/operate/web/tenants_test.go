@@ -137,14 +137,11 @@ func (m *tenants) fill(workspace, mark string) {
 	m.Execute("update pgdispatch.workflow_definitions set name = $2 || 'flow' where workspace_id = $1::uuid", workspace,
 		mark)
 	for _, verb := range []claim.Verb{claim.Fail, claim.Dispatched, claim.Release} {
-		m.Execute(`insert into pgdispatch.workflow_execution_queue
-				(workspace_id, workflow_definition_id, params, idempotency_key)
-			select workspace_id, id, jsonb_build_object('of', $2::text), $2 || $3 from pgdispatch.workflow_definitions
-			where workspace_id = $1::uuid`, workspace, mark, fmt.Sprint(verb))
+		m.InsertWith(workspace, 1, "params, idempotency_key", "jsonb_build_object('of', $3::text), $3 || $4", mark,
+			fmt.Sprint(verb))
 		claimed := []claim.Item{}
 		for len(claimed) < 1 {
-			batch := must.Get(m.Claim(m.t.Context(), 1)).In(m.t)
-			claimed = batch.Items
+			claimed = must.Get(m.Claim(m.t.Context(), 1)).In(m.t).Items
 		}
 		if verb != claim.Release { // that one stays claimed
 			m.Ends(verb, claim.Settlement{ID: claimed[0].ID, Token: claimed[0].Token, Error: mark + "-failed",

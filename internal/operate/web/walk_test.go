@@ -237,12 +237,8 @@ func TestAStoreWithinAWorkspaceKnowsAndChangesNothingOfOthers(t *testing.T) {
 	theirs := m.other()
 	m.Execute(`insert into pgdispatch.limits (workspace_id, key, max_concurrent)
 		values (null, 'key', 1), ($1::uuid, 'key', 1)`, theirs["workspace"])
-	m.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, run_at)
-		select workspace_id, id, now() - interval '1 hour' from pgdispatch.workflow_definitions
-		where workspace_id = $1::uuid`, theirs["workspace"])
-	m.Execute(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, limit_key)
-		select workspace_id, id, 'rival orphan' from pgdispatch.workflow_definitions where workspace_id = $1::uuid`,
-		theirs["workspace"])
+	m.InsertWith(theirs["workspace"], 1, "run_at", "now() - interval '1 hour'")
+	m.InsertWith(theirs["workspace"], 1, "limit_key", "'rival orphan'")
 	m.Execute(`insert into pgdispatch.workspace_activity (at, workspace_id, started)
 		values (date_bin('5 minutes', now(), 'epoch'), $1::uuid, 7777)`, theirs["workspace"])
 	m.Execute(`insert into pgdispatch.signals (execution_id, name) values ($1::uuid, 'rival signal')`, theirs["execution"])
