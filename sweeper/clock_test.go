@@ -87,9 +87,13 @@ func TestStoredTimesAreBroughtBackAgainWhenAllOpenTransactionsHaveEnded(t *testi
 	})
 }
 
-func TestAJumpOfTheDatabasesClockBringsBackStoredTimes(t *testing.T) {
-	for _, set := range []time.Duration{-time.Hour, time.Hour} { // forward, too: this machine may have been suspended
-		t.Run(set.String(), func(t *testing.T) {
+func TestAJumpOfTheClockOrAFailoverBringsBackStoredTimes(t *testing.T) {
+	for name, jumps := range map[string]func(*Swept){
+		"set back":   func(s *Swept) { s.Now = s.Now.Add(-time.Hour) },
+		"forward":    func(s *Swept) { s.Now = s.Now.Add(time.Hour) }, // this machine may have been suspended
+		"a failover": func(s *Swept) { s.Epoch = "another" },          // which may have forgotten what was brought back
+	} {
+		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, b *broom) {
 				b.withClock(0)
 				began := time.Now()
@@ -97,7 +101,7 @@ func TestAJumpOfTheDatabasesClockBringsBackStoredTimes(t *testing.T) {
 				b.onSweep = func(atMost int) (Swept, error) {
 					swept, err := sweep(atMost)
 					if time.Since(began) > 35*time.Second {
-						swept.Now = swept.Now.Add(set)
+						jumps(&swept)
 					}
 					swept.OldestOpen = 5
 					return swept, err

@@ -35,6 +35,8 @@ type Swept struct {
 	Now time.Time
 	// OldestOpen is the first transaction ID that may still be open.
 	OldestOpen int64
+	// Epoch is another one after each crash or failover of Postgres. Empty until a claim or a load has begun one.
+	Epoch string
 	// Open is the number of running executions, and Mine the number of those that this replica is recorded to watch.
 	Open, Mine int
 	// Unwatched reports whether no live replica watches some of them.

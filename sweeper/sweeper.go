@@ -60,6 +60,7 @@ type Sweeper struct {
 	// bringAt says when to bring back stored times: once all transactions with a lower ID have ended. Zero means at the
 	// next sweep. It is zero at first, because the clock may have been set back while no replica was running.
 	bringAt int64
+	epoch   string    // of the last sweep
 	fullAt  time.Time // since when the notification queue has been filling; zero if it is not
 	saidAt  time.Time // when that was last logged
 }
@@ -96,6 +97,9 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 		}
 		requeued, late = requeued+swept.Requeued, late+swept.Late
 		s.watchClock(ctx, swept.Now, sent)
+		if err == nil && swept.Epoch != s.epoch { // a failover may have forgotten what was brought back
+			s.epoch, s.bringAt = swept.Epoch, 0
+		}
 		brought := err == nil && s.bringBack(ctx, swept.OldestOpen)
 		if swept.NextExpiryIn != nil {
 			pause = min(*swept.NextExpiryIn+rand.N(maxJitter), s.Interval)

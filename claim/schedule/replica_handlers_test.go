@@ -375,8 +375,8 @@ func sweep(w *world, of *replica, tx *schedule.SimulatedTx, _ []any) table {
 	s := w.tables.Sweep(tx, of.n, w.alive)
 	w.say("%s sweeps: %d requeued, unwatched %t", of.name, s.Requeued, s.Unwatched)
 	return table{{"requeued": s.Requeued, "late": 0, "next_expiry_in": s.NextExpiryIn, "now": w.now(),
-		"oldest_open": s.OldestOpen,
-		"open":        s.Open, "mine": s.Mine, "unwatched": s.Unwatched, "stops": false,
+		"oldest_open": s.OldestOpen, "epoch": w.tables.EpochNow(),
+		"open": s.Open, "mine": s.Mine, "unwatched": s.Unwatched, "stops": false,
 		"signals": w.tables.OpenSignals() > 0, "deletes": false,
 		"namespaces": []string{"a", "b"}, "notify_queue": 0.0}}
 }

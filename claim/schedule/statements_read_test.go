@@ -61,6 +61,14 @@ func (s *Simulated) Look(seen string, most int, epoch *string) (h SimulatedHead,
 	return s.head(), gap, news.all, news.changes
 }
 
+// EpochNow is the epoch that a sweep returns.
+func (s *Simulated) EpochNow() string {
+	if s.epoch == (Epoch{}) {
+		return ""
+	}
+	return uuid.UUID(s.epoch).String()
+}
+
 // EpochID is the statement epoch.
 func (s *Simulated) EpochID(tx *SimulatedTx) string {
 	s.beginEpoch(tx)
@@ -298,7 +306,7 @@ func (s *Simulated) InsertUnseen(workspace int) int64 {
 // LockWaiting lets an application's transaction lock a waiting item. It returns its ID, or 0 if none waits.
 func (s *Simulated) LockWaiting(tx *SimulatedTx) int64 {
 	for _, r := range s.inOrder() {
-		if r.status == rowWaits && !r.locked {
+		if (r.status == rowWaits || r.status == rowDoubt) && !r.locked {
 			s.change(tx, r)
 			return r.id
 		}

@@ -4,7 +4,7 @@
 -- CLAIMED -> PENDING; PENDING -> CANCELLED
 -- $1 at most, $2 replica. Returns how many leases had expired, how many items were cancelled because they were not claimed
 -- before their start_before, how long until the next lease, replica or start_before expires (null: there is none), the
--- database's time, and the first transaction ID that may still be open. Also what else there is to do, so that an idle
+-- database's time, the first transaction ID that may still be open, and the epoch ('': none). Also what else there is to do, so that an idle
 -- replica asks for nothing more: how many executions are open, how many this replica is to watch, whether some have no
 -- live watcher, open stop requests and signals, whether retention is on, the namespaces of definitions ('': some name
 -- none), and the use of the notification queue; asking empties it of what all have read. Counts and trims marks, and
@@ -26,6 +26,7 @@ select case when l.expired > 0 then pgdispatch.requeue_expired($1) else 0 end as
            order by q.start_before limit 1)) - clock_timestamp() as next_expiry_in,
        clock_timestamp() as now,
        pg_snapshot_xmin(pg_current_snapshot())::text::bigint as oldest_open,
+       coalesce((select e.id::text from pgdispatch.epoch e), '') as epoch,
        running.executions as open,
        running.mine,
        running.unwatched,
