@@ -157,6 +157,7 @@ func TestAGoodAnswerIsRead(t *testing.T) {
 	answer := a.schedule(p, nil)
 	require.Equal(t, a.standing.At, answer.At, "no clock that is read later")
 	require.Equal(t, 1, answer.Unanswered)
+	require.Equal(t, 200*time.Millisecond+time.Microsecond, answer.Standings[1].RetryIn, "not slightly too early")
 }
 
 func TestAnAnswerThatLacksAPartIsAnErrorThatNamesIt(t *testing.T) {

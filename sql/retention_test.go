@@ -134,6 +134,8 @@ func TestDeadLettersMayHaveARetentionOfTheirOwn(t *testing.T) {
 	f.age(89*day, dead[2])
 	require.Equal(t, deleted{DeadLetters: 2, Executions: 2}, f.deleteFinished(100))
 	require.Subset(t, f.kept(), []int64{done[0], dead[2]})
+	f.keep(30*day, 90*day)
+	require.Equal(t, deleted{Items: 1, Executions: 1}, f.anew().deleteFinished(100), "dead[2] is kept for longer")
 }
 
 func TestADeletedReplayDoesNotBringItsDeadLetterBack(t *testing.T) {
