@@ -71,7 +71,7 @@ func TestADeclinedClaimIsProposedAnewWithWhatItsLookFound(t *testing.T) {
 
 func TestASettleIsKeptIfTheClaimWithItIsDeclined(t *testing.T) {
 	b := newBench(t)
-	held := b.claimed(2)
+	held := b.claimed(3)
 	b.expire(held[1])
 	b.Insert(b.Shop.Shop, 1)
 	batch := b.settleAndClaim(held[0], 3)

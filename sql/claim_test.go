@@ -294,4 +294,8 @@ func TestNoTokenOfAnEarlierEpochIsDrawnAgain(t *testing.T) {
 		require.Greater(t, drawn, before+1_000_000)
 		require.Less(t, token(), drawn+10, "an epoch begins once")
 	}
+	f.item(w)
+	f.exec("delete from pgdispatch.epoch")
+	f.ask(proposal{entries: []entry{{workspace: w.workspace, items: 1}}})
+	require.Equal(t, 1, f.count("epoch"), "before any look")
 }

@@ -161,7 +161,7 @@ func TestAnItemThatCannotChangeHoldsUpNoOtherWhenTheClockIsSetBack(t *testing.T)
 		when (old.id = ` + one[string](f, "select $1::bigint::text", ids[1]) + `) execute function public.refuse()`)
 	f.setBack(time.Hour)
 	f.lock(ids[2])
-	f.impatient().bringBack()
+	require.Equal(t, 2, f.impatient().bringBack())
 	require.Equal(t, []int64{ids[0], ids[3]}, f.claim(10).ids())
 }
 

@@ -56,6 +56,12 @@ func TestAnItemOfAFullWorkspaceIsStartableFromWhenItsSlotWasFree(t *testing.T) {
 	s.Tell(second(63))
 	s.Learn(Change{Workspace: WorkspaceID{1}, Items: 1})
 	require.Equal(t, second(60), startableAt(t, s, 64), "it had room before")
+
+	s, p = waitsAndIsAsked(t, 3)
+	s.Apply(second(3), p, answer(Standing{Held: 1, Limit: 1}).at(second(3)))
+	s.Tell(second(70))
+	s.Load([]Waiting{{Workspace: WorkspaceID{1}, From: Position{Due: noon}, Limit: 1}}, Changed{})
+	require.Equal(t, second(70), startableAt(t, s, 71), "a load found it")
 }
 
 func TestAnItemIsStartableFromWhenARateLimitOrAPauseOrWLetIt(t *testing.T) {

@@ -165,7 +165,7 @@ func (g *goChanges) add(n ast.Node) bool {
 }
 
 // logged matches calls that only write log lines, which are no part of what the tests of a package guard.
-var logged = regexp.MustCompile(`(?i)^\w*\.?(\w+\.)*(log|logger|logAbout\(\w+\))\.`)
+var logged = regexp.MustCompile(`(?i)^\w*\.?(\w+\.)*((log|logger|logAbout\(\w+\))\.|note\()`)
 
 // drop drops each statement that does something.
 func (g *goChanges) drop(list []ast.Stmt) {
