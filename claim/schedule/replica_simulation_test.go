@@ -286,7 +286,7 @@ func TestTheSimulationSeesWhatIsPlanted(t *testing.T) {
 		"each claim of one key queue is declined": "are declined again and again",
 		"unread claims are kept":                  "a lease ends, though nothing fails",
 		"open transactions are not told":          "compares while a transaction is open",
-		"items are parked twice":                  "parks 1[78] items",
+		"items are parked twice":                  "parks 2[12] items",
 		"unanswered starts come last":             "unanswered start of item .* is not repeated",
 		"finds outlive their leases":              "find of item .* outlives its lease",
 		"revisions stay":                          "is started with an outdated graph",
