@@ -34,7 +34,10 @@ func (w *world) fault() {
 		w.say("namespace %s is blocked: %t", name, w.temporal.blocked[name])
 	case 4:
 		w.count("clock jumps")
-		w.skew += []time.Duration{-3, -2, -1, 1, 2, 3, 15, -24 * 60 * 60}[w.IntN(8)] * time.Second
+		jump := []time.Duration{-3, -2, -1, 1, 2, 3, 15, -24 * 60 * 60}[w.IntN(8)] * time.Second
+		if w.skew += jump; jump > lease { // a start that is under way may arrive after its lease
+			w.tables.ForgetsLeases()
+		}
 		w.say("Postgres' clock is %s ahead", w.skew)
 	case 5:
 		item := int64(max(w.tables.Rows()-w.IntN(10), 1))

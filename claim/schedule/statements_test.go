@@ -95,6 +95,13 @@ func (s *Simulated) ForgottenItems() int { return len(s.forgotten) }
 
 func (s *Simulated) Forgotten(id int64) bool { return s.forgotten[id] }
 
+// ForgetsLeases lets all items that may be leased count as changed by a failover.
+func (s *Simulated) ForgetsLeases() {
+	for _, row := range s.rows {
+		s.forgotten[row.id] = s.forgotten[row.id] || row.status != rowEnded || row.locked
+	}
+}
+
 // Insert adds an item. It returns its ID.
 func (s *Simulated) Insert(tx *SimulatedTx, workspace int, key string, priority int, due time.Time) int64 {
 	return s.insert(tx, WorkspaceID{byte(workspace + 1)}, key, priority, due).id
