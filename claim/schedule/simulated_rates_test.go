@@ -25,6 +25,12 @@ type simPace struct {
 	starts  []simPaced
 }
 
+// passes counts the time up to now.
+func (p *simPace) passes(now time.Time) {
+	p.elapsed += max(now.Sub(p.last), 0)
+	p.last = now
+}
+
 type simPaced struct {
 	xid     int64
 	elapsed time.Duration
@@ -93,8 +99,7 @@ func (s *Simulated) checkRates(tx *simTx, given []*simRow) {
 			pace = &simPace{last: s.now}
 			s.paces[id] = pace
 		}
-		pace.elapsed += max(s.now.Sub(pace.last), 0)
-		pace.last = s.now
+		pace.passes(s.now)
 		starts := slices.Clone(pace.starts[max(len(pace.starts)-20, 0):])
 		for _, r := range given {
 			if r.workspace == id {

@@ -52,6 +52,10 @@ func (s *Simulated) SetNow(now time.Time) {
 		for n := range s.started {
 			s.started[n].at = earlier(s.started[n].at, now)
 		}
+		for _, pace := range s.paces {
+			pace.passes(s.now)
+			pace.last = now
+		}
 	}
 	s.now = now
 }
