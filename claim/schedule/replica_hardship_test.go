@@ -9,7 +9,11 @@ import (
 )
 
 // left counts the items that have not ended and can.
-func (w *world) left() int { return w.tables.Left(w.kept) }
+func (w *world) left() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tables.Left(w.kept)
+}
 
 // hardship lets something that lasts begin in an idle system, in some runs, and ends it once all items have ended that
 // can in spite of it.
