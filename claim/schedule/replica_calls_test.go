@@ -75,7 +75,7 @@ func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, err
 		switch one.name {
 		case "claim", "lock_claims", "claim_head":
 			claims = w.lies != "claims take no turns"
-		case "signal_take":
+		case "signal_take", "bring_back": // which a take would undo: a take writes all signals
 			signals = true
 		case "dispatched", "retry", "release", "fail", "heartbeat":
 			if ids := one.args[0].([]int64); len(ids) > 0 {

@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // What must hold for each claim of the simulated Postgres, by a full count, and what can still start.
@@ -46,9 +47,9 @@ func (e Entry) last() int {
 	return 0
 }
 
-// mostOvertaken is how many claims may give other items before an unanswered start is repeated that is due: a replica
-// may not know of it yet.
-const mostOvertaken = 5
+// mostOvertaken is how long claims may give other items while an unanswered start is due: a replica whose claim has put
+// it back learns of it by its next look, which may be a poll.
+const mostOvertaken = 12 * time.Second
 
 // checkUnanswered checks that unanswered starts are repeated before other items are started.
 func (s *Simulated) checkUnanswered(q Proposal, taken, given []*simRow) {
@@ -58,7 +59,10 @@ func (s *Simulated) checkUnanswered(q Proposal, taken, given []*simRow) {
 		case !due || slices.ContainsFunc(taken, func(o *simRow) bool { return o.id == r.id }):
 			delete(s.overtaken, r.id)
 		case len(given) > 0:
-			if s.overtaken[r.id]++; s.overtaken[r.id] > mostOvertaken {
+			if s.overtaken[r.id].IsZero() {
+				s.overtaken[r.id] = s.now
+			}
+			if s.now.Sub(s.overtaken[r.id]) > mostOvertaken {
 				s.broken = fmt.Sprintf("the unanswered start of item %d is not repeated", r.id)
 			}
 		}

@@ -40,7 +40,7 @@ func NewSimulated(r *rand.Rand, limits, bursts []int) *Simulated {
 func emptySimulated(r *rand.Rand) *Simulated {
 	return &Simulated{ended: map[int64]bool{}, Refuses: map[int64]bool{}, RefusesEnd: map[int64]bool{},
 		simPostgres: simPostgres{r: r,
-			parked: map[int64]time.Time{}, overtaken: map[int64]int{}, forgotten: map[int64]bool{},
+			parked: map[int64]time.Time{}, overtaken: map[int64]time.Time{}, forgotten: map[int64]bool{},
 			rates:   map[WorkspaceID]float64{},
 			buckets: map[WorkspaceID]simBucket{}, paces: map[WorkspaceID]*simPace{},
 			graphs: graphTable{newest: map[WorkspaceID]SimulatedGraph{}, replace: map[int]int{}, lost: map[WorkspaceID]int64{}}}}
@@ -49,6 +49,7 @@ func emptySimulated(r *rand.Rand) *Simulated {
 // SetNow sets the clock of Postgres. For the check, starts of a time that is ahead count as starts of now.
 func (s *Simulated) SetNow(now time.Time) {
 	if s.steps++; now.Before(s.now) {
+		clear(s.overtaken)
 		for n := range s.started {
 			s.started[n].at = earlier(s.started[n].at, now)
 		}
@@ -101,6 +102,7 @@ func (s *Simulated) Forgotten(id int64) bool { return s.forgotten[id] }
 
 // ForgetsLeases lets all items that may be leased count as changed by a failover.
 func (s *Simulated) ForgetsLeases() {
+	clear(s.overtaken)
 	for _, row := range s.rows {
 		s.forgotten[row.id] = s.forgotten[row.id] || row.status != rowEnded || row.locked
 	}
