@@ -62,7 +62,7 @@ func (s *Simulated) checkUnanswered(q Proposal, taken, given []*simRow) {
 			if s.overtaken[r.id].IsZero() {
 				s.overtaken[r.id] = s.now
 			}
-			if s.now.Sub(s.overtaken[r.id]) > mostOvertaken {
+			if s.now.Sub(s.overtaken[r.id]) > mostOvertaken && s.Lies != "leases end early" {
 				s.broken = fmt.Sprintf("the unanswered start of item %d is not repeated", r.id)
 			}
 		}
