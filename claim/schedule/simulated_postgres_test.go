@@ -125,7 +125,7 @@ type simPostgres struct {
 	paused    bool                // by the settings
 	graphs    graphTable
 	steps     int
-	overtaken map[int64]time.Time // unanswered starts: since when claims give other items although they are due
+	overtaken map[int64]simOvertaken // unanswered starts that are due
 	// Lies is a planted mistake: see TestTheSimulationSeesWhatIsPlanted.
 	Lies string
 }

@@ -40,7 +40,7 @@ func NewSimulated(r *rand.Rand, limits, bursts []int) *Simulated {
 func emptySimulated(r *rand.Rand) *Simulated {
 	return &Simulated{ended: map[int64]bool{}, Refuses: map[int64]bool{}, RefusesEnd: map[int64]bool{},
 		simPostgres: simPostgres{r: r,
-			parked: map[int64]time.Time{}, overtaken: map[int64]time.Time{}, forgotten: map[int64]bool{},
+			parked: map[int64]time.Time{}, overtaken: map[int64]simOvertaken{}, forgotten: map[int64]bool{},
 			rates:   map[WorkspaceID]float64{},
 			buckets: map[WorkspaceID]simBucket{}, paces: map[WorkspaceID]*simPace{},
 			graphs: graphTable{newest: map[WorkspaceID]SimulatedGraph{}, replace: map[int]int{}, lost: map[WorkspaceID]int64{}}}}
