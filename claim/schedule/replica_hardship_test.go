@@ -92,9 +92,8 @@ func (r *replica) sees() {
 // compares checks that a page of a compare waits for a transaction that a replica's looks have seen for a second, but
 // not for more than ten minutes.
 func (r *replica) compares(xid int64, queues int) {
-	const ofLoads = 10_000
 	w, waits := r.world, !r.sawKept.IsZero() && r.lookedBefore.Sub(r.sawKept) > time.Second
-	if xid == 0 && queues < ofLoads && w.kept != nil && waits && time.Since(w.keptAt) < 10*time.Minute {
+	if xid == 0 && queues < 10_000 && w.kept != nil && waits && time.Since(w.keptAt) < 10*time.Minute {
 		w.broken = fmt.Sprintf("%s compares while a transaction is open", r.name)
 	}
 	if xid == 0 {

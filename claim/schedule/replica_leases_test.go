@@ -217,12 +217,11 @@ func (w *world) beyondLeases() string {
 		return ""
 	}
 	for _, c := range w.calls {
-		switch left := time.Duration(0); {
-		case c.gone || c.token == 0:
-		case c.name == "start":
-			if left = w.tables.LeaseLeft(c.about, c.token); left < lease/10 {
-				return fmt.Sprintf("the start of item %d is waited for, though its lease ends: %s", c.about, left)
-			}
+		if c.name != "start" || c.gone {
+			continue
+		}
+		if left := w.tables.LeaseLeft(c.about, c.token); left < lease/10 {
+			return fmt.Sprintf("the start of item %d is waited for, though its lease ends: %s", c.about, left)
 		}
 	}
 	return ""

@@ -61,13 +61,8 @@ func (s *Simulated) Look(seen string, most int, epoch *string) (h SimulatedHead,
 	return s.head(), gap, news.all, news.changes
 }
 
-// EpochNow is the epoch that a sweep returns.
-func (s *Simulated) EpochNow() string {
-	if s.epoch == (Epoch{}) {
-		return ""
-	}
-	return uuid.UUID(s.epoch).String()
-}
+// EpochNow is the epoch that a sweep returns. Zero is none.
+func (s *Simulated) EpochNow() string { return uuid.UUID(s.epoch).String() }
 
 // EpochID is the statement epoch.
 func (s *Simulated) EpochID(tx *SimulatedTx) string {
