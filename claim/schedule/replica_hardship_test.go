@@ -18,7 +18,7 @@ func (w *world) left() int {
 // hardship lets something that lasts begin in an idle system, in some runs, and ends it once all items have ended that
 // can in spite of it.
 func (w *world) hardship() string {
-	kind, keeps := w.steps%16, w.steps%32 > 15
+	kind, keeps := w.steps%32, w.steps%64 > 31
 	switch w.lies {
 	case "":
 	case "open transactions are not told":
