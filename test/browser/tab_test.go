@@ -98,6 +98,9 @@ func (p *tab) follow(steps ...step) *network.Response {
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	response, err := chromedp.RunResponse(ctx, steps...)
+	for isGone(err) && ctx.Err() == nil {
+		response, err = chromedp.RunResponse(ctx, steps...)
+	}
 	require.NoError(p.t, err)
 	return response
 }
@@ -106,8 +109,17 @@ func (p *tab) run(steps ...step) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
-	require.NoError(p.t, chromedp.Do(ctx, steps...))
+	for _, one := range steps {
+		err := chromedp.Do(ctx, one)
+		for isGone(err) && ctx.Err() == nil {
+			err = chromedp.Do(ctx, one)
+		}
+		require.NoError(p.t, err)
+	}
 }
+
+// isGone reports whether the page replaced an element between its being found and being used. Then nothing was done.
+func isGone(err error) bool { return err != nil && strings.Contains(err.Error(), "Could not find node") }
 
 // hear receives the tab's events and records faults.
 func (p *tab) hear(event any) {
