@@ -119,7 +119,9 @@ func (p *tab) run(steps ...step) {
 }
 
 // isGone reports whether the page replaced an element between its being found and being used. Then nothing was done.
-func isGone(err error) bool { return err != nil && strings.Contains(err.Error(), "Could not find node") }
+func isGone(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "Could not find node")
+}
 
 // hear receives the tab's events and records faults.
 func (p *tab) hear(event any) {
