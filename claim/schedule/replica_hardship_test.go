@@ -18,7 +18,7 @@ func (w *world) left() int {
 // hardship lets something that lasts begin in an idle system, in some runs, and ends it once all items have ended that
 // can in spite of it.
 func (w *world) hardship() string {
-	kind, keeps := w.steps%32, w.steps%64 > 31
+	kind, keeps := w.steps%64, w.steps%128 > 63
 	switch w.lies {
 	case "":
 	case "open transactions are not told":
@@ -28,7 +28,7 @@ func (w *world) hardship() string {
 	default: // it is seen without
 		return ""
 	}
-	defer w.stopsKeeping()
+	defer w.endsHardship()
 	for _, r := range w.replicas {
 		r.parked = nil
 	}
@@ -54,25 +54,22 @@ func (w *world) hardship() string {
 		if w.quiet || w.tables.Workspaces() == 1 {
 			return ""
 		}
-		w.mu.Lock()
-		w.changes(w.tables.InsertRefused)
-		w.mu.Unlock()
-	case 6:
-		w.mu.Lock()
-		w.changes(w.tables.InsertCrowd)
-		w.mu.Unlock()
+		w.commit(w.tables.InsertRefused)
+	case 6, 7:
+		if w.quiet { // otherwise polls find it, too
+			w.commit(w.tables.InsertCrowd)
+		}
 	}
-	said := w.drains()
-	clear(w.tables.Refuses)
-	return said
+	return w.drains()
 }
 
 // keeps begins a transaction of an application that stays open.
 func (w *world) keeps() { w.kept, w.keptAt = w.tables.Begin(false), time.Now() }
 
-func (w *world) stopsKeeping() {
+func (w *world) endsHardship() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	clear(w.tables.Refuses)
 	if w.kept != nil {
 		w.tables.Close(w.kept, false)
 		w.kept = nil

@@ -70,9 +70,7 @@ func (w *world) drains() string {
 
 // opens gives the full limit key room.
 func (w *world) opens() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.changes(func(tx *schedule.SimulatedTx) { w.tables.OpenKey(tx, w.steps%2 == 0) })
+	w.commit(func(tx *schedule.SimulatedTx) { w.tables.OpenKey(tx, w.steps%2 == 0) })
 	return ""
 }
 
@@ -119,11 +117,16 @@ func (w *world) works() string {
 	return fmt.Sprintf("%d executions are watched that have ended", one.watcher.Watching())
 }
 
-// fill enqueues items in the first workspace.
-func (w *world) fill(items int) {
+// commit makes a change between two steps.
+func (w *world) commit(change func(tx *schedule.SimulatedTx)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.changes(func(tx *schedule.SimulatedTx) {
+	w.changes(change)
+}
+
+// fill enqueues items in the first workspace.
+func (w *world) fill(items int) {
+	w.commit(func(tx *schedule.SimulatedTx) {
 		for range items {
 			w.tables.Insert(tx, 0, "", 0, w.now())
 		}
