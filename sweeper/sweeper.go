@@ -128,8 +128,8 @@ func (s *Sweeper) watchClock(ctx context.Context, database, sent time.Time) {
 	}
 }
 
-// bringBack brings back stored times if that is due, and reports whether there were any. It does so twice: transactions
-// that are open the first time may yet store times from before the clock was set back.
+// bringBack brings back stored times if that is due, and reports whether there were any. It does so twice, and until
+// there are none: transactions that are open may yet store times from before the clock was set back, or lock rows.
 func (s *Sweeper) bringBack(ctx context.Context, oldestOpen int64) bool {
 	if oldestOpen < s.bringAt {
 		return false
@@ -145,7 +145,7 @@ func (s *Sweeper) bringBack(ctx context.Context, oldestOpen int64) bool {
 			return false
 		}
 	}
-	if s.bringAt == 0 {
+	if s.bringAt == 0 || times > 0 {
 		s.bringAt = max(brought.OpenTo, 1)
 	} else {
 		s.bringAt = math.MaxInt64
