@@ -194,12 +194,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 
 	close(r.items)
-	time.AfterFunc(d.DrainTimeout, func() {
+	drain := time.AfterFunc(d.DrainTimeout, func() {
 		breakOff(fmt.Errorf("drain timeout of %s has expired", d.DrainTimeout))
 	})
-	time.AfterFunc(d.DrainTimeout+settleGrace, func() {
+	defer drain.Stop()
+	grace := time.AfterFunc(d.DrainTimeout+settleGrace, func() {
 		giveUp(fmt.Errorf("settle timeout of %s has expired", settleGrace))
 	})
+	defer grace.Stop()
 	r.drain(&workers)
 	close(r.settler.requests)
 	_ = settling.Wait() // always nil

@@ -30,7 +30,7 @@ func (s *Simulated) check(tx *simTx, p Proposal, taken []*simRow) {
 	if !slices.IsSortedFunc(p.Entries, func(a, b Entry) int { return a.last() - b.last() }) {
 		s.broken = fmt.Sprintf("bursts are not asked for last: %+v", p.Entries)
 	}
-	s.checkUnanswered(p, taken, given)
+	s.checkUnanswered(taken, given)
 	s.checkWorkspaces(p, taken)
 	s.checkKeys(tx, given)
 	s.checkRates(tx, given)
@@ -60,7 +60,7 @@ func (o simOvertaken) late(now time.Time) bool {
 }
 
 // checkUnanswered checks that unanswered starts are repeated before other items are started.
-func (s *Simulated) checkUnanswered(q Proposal, taken, given []*simRow) {
+func (s *Simulated) checkUnanswered(taken, given []*simRow) {
 	for _, r := range s.rows {
 		due := r.status == rowDoubt && !r.locked && r.lost < 2 && !r.due.After(s.now) && !s.skips(r) && s.allowed == nil
 		switch {
