@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 )
 
 // bubble runs a test in a synctest bubble with a desk.
@@ -29,23 +30,17 @@ func bubbles[C any](t *testing.T, workers int, cases map[string]C, test func(t *
 	}
 }
 
-// pass lets time pass, and waits until all goroutines are idle.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
 func TestClaimsAtOnceWhenRungWhenAPollFindsWorkAndWhenAnItemIsDue(t *testing.T) {
 	bubble(t, 4, func(t *testing.T, d *desk) {
 		observer := d.observed()
 		d.PollInterval = 0
 		d.waiting = []waitingItem{{claim.Item{ID: 9, ExecutionID: "e9"}, time.Now().Add(1200 * ms)}}
 		d.run()
-		pass(1234 * ms)
+		looptest.Pass(1234 * ms)
 		for _, source := range []string{WakeNotification, WakePoll} {
 			d.enqueue(1)
 			d.rings(source)
-			pass(time.Hour)
+			looptest.Pass(time.Hour)
 		}
 		require.Equal(t, []time.Duration{0, 1201 * ms, 1234 * ms, time.Hour + 1234*ms}, d.claimTimes())
 		require.Equal(t, []string{"e9=run-e9", "e1=run-e1", "e2=run-e2"}, d.seen().reported)
@@ -91,7 +86,7 @@ func TestFreedWorkerClaimsWhenMoreIsDue(t *testing.T) {
 		}
 		d.onStart = starts(time.Second)
 		d.run()
-		pass(4500 * time.Millisecond)
+		looptest.Pass(4500 * time.Millisecond)
 		require.Equal(t, []time.Duration{0, time.Second, 2 * time.Second}, d.claimTimes(), "no claim when nothing is due")
 	})
 }
@@ -115,7 +110,7 @@ func TestCapDoesNotMakeTheClaimLoopSpin(t *testing.T) {
 			return claim.Batch{More: true, Capped: true, LookAgainIn: -1}, nil
 		}
 		d.run()
-		pass(time.Minute)
+		looptest.Pass(time.Minute)
 		require.InDelta(t, int(time.Minute/cappedAgain+time.Minute/d.PollInterval), len(d.claimTimes()), 2,
 			"one per cappedAgain, and one per poll")
 	})
@@ -128,7 +123,7 @@ func TestNeverMoreAtOnceThanThereAreWorkers(t *testing.T) {
 			return starts(rand.N(50*time.Millisecond))(ctx, item)
 		}
 		d.run()
-		pass(time.Minute)
+		looptest.Pass(time.Minute)
 		require.Len(t, d.seen().reported, 500)
 		require.Equal(t, 7, d.seen().busiest)
 		for _, c := range d.seen().claims {
@@ -152,7 +147,7 @@ func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 		}
 		d.run()
 		for range 6000 { // wake-ups do not hurry it
-			pass(10*ms - 1)
+			looptest.Pass(10*ms - 1)
 			d.rings(WakeNotification)
 		}
 		times := d.claimTimes()
@@ -165,12 +160,12 @@ func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 		require.Empty(t, d.seen().reported)
 		require.EqualError(t, d.Failing(), "connection refused")
 
-		pass(claimErrorCap * 12 / 10)
+		looptest.Pass(claimErrorCap * 12 / 10)
 		require.NoError(t, d.Failing())
 		require.Len(t, d.seen().reported, 3)
 		require.Contains(t, d.log.At(slog.LevelInfo), "Claims succeed again")
 
-		pass(2 * time.Minute)
+		looptest.Pass(2 * time.Minute)
 		errs := d.log.At(slog.LevelError)
 		require.Equal(t, []string{message, "Panic in the dispatcher", message}, errs[:3], "a new outage is logged again")
 		require.Equal(t, "boom", d.log.Value("Panic in the dispatcher", "panic"))
@@ -200,7 +195,7 @@ func TestWhatAClaimSaysBesideItsItemsIsLogged(t *testing.T) {
 			return batch, nil
 		}
 		d.run()
-		pass(4*time.Minute + 6*time.Second)
+		looptest.Pass(4*time.Minute + 6*time.Second)
 		require.Equal(t, []string{"INFO Paused by the settings; claiming no items",
 			"INFO Resumed by the settings; claiming items",
 			"INFO Workspace at capacity workspace_id=shop active_count=5 limit=6"}, d.log.Lines())

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 )
 
 // The bubbles prove that no goroutine is left when Run returns: otherwise they would not end.
@@ -20,7 +21,7 @@ func TestADispatcherWithoutWorkEndsAtOnce(t *testing.T) {
 		func(t *testing.T, d *desk, answer error) {
 			d.onClaim = func(int) (claim.Batch, error) { return claim.Batch{LookAgainIn: -1}, answer }
 			stop := d.run()
-			pass(time.Minute)
+			looptest.Pass(time.Minute)
 			stop()
 			require.Equal(t, time.Minute, d.now())
 		})
@@ -41,7 +42,7 @@ func TestEndLetsHandOversUnderWayFinishAndRenewsTheirLeases(t *testing.T) {
 		d.enqueue(20)
 		d.onStart = starts(25 * time.Second)
 		stop := d.run()
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		stop()
 		require.Equal(t, 25*time.Second, d.now())
 		require.Len(t, d.seen().reported, 4)
@@ -61,7 +62,7 @@ func TestEndReleasesWhatItBreaksOff(t *testing.T) {
 				d.enqueue(2)
 				d.onStart = starts(time.Hour)
 				stop := d.run()
-				pass(time.Second)
+				looptest.Pass(time.Second)
 				stop()
 				require.Equal(t, time.Second+timeout, d.now())
 				require.Len(t, d.settlements(), 2)
@@ -94,7 +95,7 @@ func TestEndDuringAnOutageIsNotHeldUpByIt(t *testing.T) {
 		d.enqueue(50)
 		d.onStart = d.failsWith(errors.New("no idea"), time.Hour)
 		stop := d.run()
-		pass(time.Minute)
+		looptest.Pass(time.Minute)
 		began := d.now()
 		stop()
 		require.LessOrEqual(t, d.now()-began, time.Millisecond)

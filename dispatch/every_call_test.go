@@ -12,6 +12,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/troubletest"
 )
 
@@ -223,11 +224,11 @@ func runInTrouble(t *testing.T, calls *troubletest.Calls) {
 	go f.sweep(sweeping)
 	f.enqueue(items - 2)
 	f.run()
-	pass(25 * time.Millisecond)
+	looptest.Pass(25 * time.Millisecond)
 	f.announce(1)
-	pass(50 * time.Millisecond)
+	looptest.Pass(50 * time.Millisecond)
 	f.announce(1)
-	pass(3 * time.Minute)
+	looptest.Pass(3 * time.Minute)
 
 	want := map[int64]string{}
 	for id := int64(1); id <= items; id++ {
@@ -238,7 +239,7 @@ func runInTrouble(t *testing.T, calls *troubletest.Calls) {
 	require.Empty(t, f.leased)
 	require.Empty(t, f.waiting)
 	beats := len(f.seen().beats)
-	pass(time.Minute)
+	looptest.Pass(time.Minute)
 	require.Len(t, f.seen().beats, beats, "no lease is renewed for nothing")
 
 	if f.panicked {
@@ -247,7 +248,7 @@ func runInTrouble(t *testing.T, calls *troubletest.Calls) {
 	}
 	f.onStart, f.book.busiest = starts(time.Second), 0
 	f.announce(workers)
-	pass(5 * time.Second)
+	looptest.Pass(5 * time.Second)
 	require.Equal(t, workers, f.seen().busiest, "every worker takes items")
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -42,7 +43,7 @@ func TestOutageIsProbedByOneItemAndBurnsNoAttempts(t *testing.T) {
 		d.enqueue(50)
 		d.onStart = d.failsWith(c.err, outage)
 		d.run()
-		pass(outage - time.Second)
+		looptest.Pass(outage - time.Second)
 
 		require.Less(t, len(d.seen().claims), int(outage/(2*time.Second)), "it pauses between probes")
 		for n, probe := range d.seen().claims[1:] {
@@ -55,7 +56,7 @@ func TestOutageIsProbedByOneItemAndBurnsNoAttempts(t *testing.T) {
 		}
 		require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
 
-		pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
+		looptest.Pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
 		require.Len(t, d.seen().reported, 50, "starts resume after at most the longest pause")
 		require.Contains(t, d.log.At(slog.LevelInfo), "Temporal accepts workflows again; resuming starts")
 		require.NotContains(t, d.verbs(), claim.Retry)
@@ -73,9 +74,9 @@ func TestOutageIsNotProbedWhileAStartIsUnderWay(t *testing.T) {
 			return "", serviceerror.NewUnavailable("connection refused")
 		}
 		d.run()
-		pass(3900 * time.Millisecond)
+		looptest.Pass(3900 * time.Millisecond)
 		require.Len(t, d.seen().claims, 1)
-		pass(200 * time.Millisecond)
+		looptest.Pass(200 * time.Millisecond)
 		require.Greater(t, len(d.seen().claims), 1, "its success shows that Temporal is reachable")
 	})
 }
@@ -88,13 +89,13 @@ func TestWhileTemporalAnswersNothingNoItemIsTriedToFindOut(t *testing.T) {
 		d.enqueue(5)
 		d.onStart = d.failsWith(serviceerror.NewUnavailable("connection refused"), outage)
 		d.run()
-		pass(probeRarely - time.Second)
+		looptest.Pass(probeRarely - time.Second)
 		require.Len(t, d.seen().claims, 1, "only the claim whose start failed")
-		pass(2 * time.Second)
+		looptest.Pass(2 * time.Second)
 		require.Len(t, d.seen().claims, 2, "starts may work though the probe is not answered")
-		pass(outage - probeRarely)
+		looptest.Pass(outage - probeRarely)
 		reached.Store(true)
-		pass(2*probeBase + 10*time.Millisecond)
+		looptest.Pass(2*probeBase + 10*time.Millisecond)
 		require.Len(t, d.seen().reported, 5, "an answered probe ends the pause")
 	})
 }
@@ -113,10 +114,10 @@ func TestAnAnswerToAProbeEndsAReportedOutageWithoutAnItem(t *testing.T) {
 		}
 		d.onSettle = func(claim.Verb, []claim.Settlement) ([]int64, error) { return []int64{1}, nil }
 		d.run()
-		pass(quietAfter + 2*time.Second)
+		looptest.Pass(quietAfter + 2*time.Second)
 		require.True(t, observer.pausedAll(), "no call has been answered")
 		answered.Store(time.Now().UnixNano())
-		pass(2 * time.Second)
+		looptest.Pass(2 * time.Second)
 		require.False(t, observer.pausedAll())
 	})
 }
@@ -128,10 +129,10 @@ func TestAReplicaThatDoesNotReachTemporalLeavesDutyToAnother(t *testing.T) {
 		d.enqueue(1)
 		d.onStart = d.failsWith(serviceerror.NewUnavailable("connection refused"), time.Hour)
 		d.run()
-		pass(time.Second / 2)
+		looptest.Pass(time.Second / 2)
 		require.Equal(t, []string{"sleep", "busy"}, g.seen())
 		reached.Store(true)
-		pass(probeBase + 10*time.Millisecond)
+		looptest.Pass(probeBase + 10*time.Millisecond)
 		require.Equal(t, []string{"sleep", "busy", "sleep"}, g.seen(), "it may start again and asks to be notified")
 	})
 }
@@ -151,7 +152,7 @@ func TestFailureOfTheItemsOwnIsRetriedUpToMaxAttempts(t *testing.T) {
 		d.run()
 		synctest.Wait()
 		require.Len(t, d.seen().reported, 18, "they are not held up")
-		pass(time.Minute)
+		looptest.Pass(time.Minute)
 		var at []time.Duration
 		var verbs []claim.Verb
 		for _, s := range d.seen().settles {
@@ -175,7 +176,7 @@ func TestABusyWorkflowIsAskedForAgainAndNothingIsCounted(t *testing.T) {
 		busy := serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "busy")
 		d.onStart = d.failsWith(busy, 9*time.Second)
 		d.run()
-		pass(time.Minute)
+		looptest.Pass(time.Minute)
 		verbs := d.verbs()
 		require.Equal(t, []claim.Verb{claim.Dispatched, claim.Dispatched}, verbs[len(verbs)-2:])
 		for _, s := range d.settlements()[:len(verbs)-2] {
@@ -220,7 +221,7 @@ func TestPanicInStartIsContainedAndRetriedAsUnknown(t *testing.T) {
 		require.Equal(t, "boom", d.log.Value("Panic while dispatching a queue item", "panic"))
 		require.Contains(t, d.log.Value("Panic while dispatching a queue item", "stack"), "failing_test.go")
 
-		pass(time.Minute)
+		looptest.Pass(time.Minute)
 		require.Equal(t, []claim.Verb{claim.Retry, claim.Dispatched, claim.Retry, claim.Fail}, d.verbs())
 	})
 }
@@ -281,7 +282,7 @@ func TestCallThatIsNotAnsweredIsGivenUpByNameBeforeItsLeaseEnds(t *testing.T) {
 			return "", false, ctx.Err()
 		}
 		d.run()
-		pass(c.after + ms)
+		looptest.Pass(c.after + ms)
 		require.Equal(t, "release unanswered: "+c.call+" timed out after "+c.after.String()+
 			": context deadline exceeded", said(d.settlements()[0]))
 		require.Equal(t, c.after, d.seen().settles[0].at)
@@ -315,7 +316,7 @@ func TestAnItemBehindAnotherOfItsWorkflowIDIsSentLaterAndCountsNothing(t *testin
 			return asked == 1, nil
 		}
 		d.run()
-		pass(3 * time.Second)
+		looptest.Pass(3 * time.Second)
 		require.Equal(t, []claim.Verb{claim.Release, claim.Release, claim.Dispatched}, d.verbs())
 		first := d.settlements()[0]
 		require.Equal(t, behindDelay, first.Delay)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 )
 
 func TestLostLeaseStopsItsWorkerAndSettlesNothing(t *testing.T) {
@@ -31,7 +32,7 @@ func TestLostLeaseStopsItsWorkerAndSettlesNothing(t *testing.T) {
 		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return []int64{1, 3}, nil }
 		d.onSettle = func(claim.Verb, []claim.Settlement) ([]int64, error) { return []int64{1}, nil } // 3 is lost before
 		stop := d.run()
-		pass(15 * time.Second)
+		looptest.Pass(15 * time.Second)
 		stop()
 		require.ErrorIs(t, cause, claim.ErrLost)
 		require.Equal(t, 10*time.Second, at)
@@ -59,7 +60,7 @@ func TestStartThatSucceedsAfterItsLeaseIsLostSettlesNothing(t *testing.T) {
 		d.onStart = stubborn(c.takes) // as if the process was suspended
 		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return nil, c.err }
 		d.run()
-		pass(35 * time.Second)
+		looptest.Pass(35 * time.Second)
 		require.Empty(t, d.seen().settles)
 		require.Empty(t, d.seen().reported)
 		require.Contains(t, d.log.At(slog.LevelWarn), c.warning)
@@ -76,7 +77,7 @@ func TestAStartIsStoppedWhileItsLeaseStillHoldsThoughTheHeartbeatHangs(t *testin
 			return nil, errors.New("no answer")
 		}
 		d.run()
-		pass(29 * time.Second)
+		looptest.Pass(29 * time.Second)
 		require.Equal(t, []claim.Verb{claim.Release}, d.verbs())
 		require.Equal(t, 27*time.Second, d.seen().settles[0].at)
 	})
@@ -96,7 +97,7 @@ func TestHeartbeatThatFailsIsRepeatedSooner(t *testing.T) {
 			return []int64{held[0].ID}, nil
 		}
 		d.run()
-		pass(35 * time.Second)
+		looptest.Pass(35 * time.Second)
 		var at []time.Duration
 		for _, beat := range d.seen().beats {
 			at = append(at, beat.at)
@@ -115,11 +116,11 @@ func TestHeldLeaseLastsFromTheSendingOfItsHeartbeat(t *testing.T) {
 		ctx, lose := context.WithCancelCause(t.Context())
 		defer h.release(h.add(&claim.Item{ID: 1, Token: 1, Deadline: time.Now().Add(10 * time.Second)}, lose))
 		sent := time.Now()
-		pass(4 * time.Second) // the answer is slow
+		looptest.Pass(4 * time.Second) // the answer is slow
 		require.Zero(t, h.renewed(sent, h.all(), []int64{1}))
-		pass(6*time.Second - 1)
+		looptest.Pass(6*time.Second - 1)
 		require.NoError(t, ctx.Err())
-		pass(1)
+		looptest.Pass(1)
 		require.ErrorIs(t, context.Cause(ctx), claim.ErrLost)
 	})
 }
@@ -165,9 +166,9 @@ func TestEachLeaseEndsAtItsOwnDeadline(t *testing.T) {
 		hold(3, 3*time.Second) // earlier than the leases already held
 		h.release(hold(4, 2*time.Second))
 		h.settling(hold(5, 4*time.Second))
-		pass(time.Minute)
+		looptest.Pass(time.Minute)
 		hold(6, 0) // long after the last expiry
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.Equal(t, map[int64]time.Duration{1: 5 * time.Second, 2: 9 * time.Second, 3: 3 * time.Second, 6: time.Minute},
 			ended)
 		require.Len(t, h.all(), 5, "all but the one that was released")
@@ -202,10 +203,10 @@ func TestALeaseThatIsLostWhileItsStartIsSettledDoesNotStopTheWorkersNextItem(t *
 		}
 		d.enqueue(2)
 		d.run()
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		d.enqueue(1) // for the first item's worker, which has waited for longer
 		d.rings(WakeNotification)
-		pass(20 * time.Second)
+		looptest.Pass(20 * time.Second)
 		require.Equal(t, map[int64]int{1: 1, 2: 1, 3: 1}, begun)
 		require.Equal(t, []string{"e2=run-e2", "e3=run-e3"}, d.seen().reported)
 	})

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 )
 
 const (
@@ -105,10 +106,10 @@ func TestCallsSettleAtTheLimitOfANamespaceWhateverTheReplicas(t *testing.T) {
 					d.run()
 					desks = append(desks, d)
 				}
-				pass(30 * time.Second)
+				looptest.Pass(30 * time.Second)
 				frontend.seen()
 				const steady = 2 * time.Minute
-				pass(steady)
+				looptest.Pass(steady)
 				calls, taken := frontend.seen()
 				limit := c.limit * steady.Seconds()
 				t.Logf("calls %.2f and starts %.2f of the limit", calls/limit, taken/limit)
@@ -129,9 +130,9 @@ func TestWhatMayNotStartIsNotClaimed(t *testing.T) {
 		frontend := &rationed{limit: 50, burst: 50, at: time.Now()}
 		d.onStart = frontend.start
 		d.run()
-		pass(30 * time.Second)
+		looptest.Pass(30 * time.Second)
 		before := len(d.settlements())
-		pass(10 * time.Second)
+		looptest.Pass(10 * time.Second)
 		require.Less(t, len(d.settlements())-before, 10*50*13/10, "no claimed item is left without a start")
 		for _, s := range d.settlements() {
 			require.Contains(t, []claim.Verb{claim.Dispatched, claim.Release}, s.Verb)
@@ -146,16 +147,16 @@ func TestLimitThatIsLiftedIsLeftBehind(t *testing.T) {
 		frontend := &rationed{limit: 20, burst: 20, at: time.Now()}
 		d.onStart = frontend.start
 		d.run()
-		pass(time.Minute)
+		looptest.Pass(time.Minute)
 		require.Equal(t, []string{slowing}, d.log.At(slog.LevelWarn))
 		require.NotContains(t, d.log.At(slog.LevelInfo), fullSpeed)
 
 		frontend.mu.Lock()
 		frontend.limit, frontend.burst = 1e9, 1e9
 		frontend.mu.Unlock()
-		pass(2 * time.Minute)
+		looptest.Pass(2 * time.Minute)
 		frontend.seen()
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		_, taken := frontend.seen()
 		require.Greater(t, taken, 350.0, "2 workers that take 5 ms each")
 		require.Len(t, d.log.At(slog.LevelWarn), 1)
@@ -176,13 +177,13 @@ func TestRefusalOfAProbeEndsThePauseAndSlowsDown(t *testing.T) {
 			return "run-" + item.ExecutionID, nil
 		}
 		d.run()
-		pass(20 * time.Second)
+		looptest.Pass(20 * time.Second)
 		require.Equal(t, []string{slowing}, d.log.At(slog.LevelWarn))
 		require.Contains(t, d.log.At(slog.LevelInfo), "Temporal accepts workflows again; resuming starts",
 			"a rate limit is still an answer")
-		pass(5 * time.Second)
+		looptest.Pass(5 * time.Second)
 		require.NotEmpty(t, d.seen().reported, "the lowest rate is one per second")
-		pass(time.Minute)
+		looptest.Pass(time.Minute)
 		require.Len(t, d.seen().reported, 50)
 	})
 }
@@ -271,7 +272,7 @@ func TestFlappingTemporalCostsFewCalls(t *testing.T) {
 			return "run-" + item.ExecutionID, nil
 		}
 		d.run()
-		pass(time.Minute)
+		looptest.Pass(time.Minute)
 		require.Len(t, d.seen().reported, rows)
 		require.Greater(t, len(d.log.At(slog.LevelError)), 1, "there was more than one outage")
 		require.Less(t, calls.Load(), int64(rows*11/10))

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 )
 
 // gathering runs four workers on many items, with claims of 4 ms and starts that take as long as given, by item. It
@@ -27,7 +28,7 @@ func gathering(t *testing.T, shared bool, starts ...time.Duration) (calls []clai
 			return "run", nil
 		}
 		stop := d.run()
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		stop()
 		calls = d.seen().claims[:2]
 	})
@@ -89,11 +90,11 @@ func stallOf(t *testing.T, source string, startable time.Duration) (seen []time.
 			return batch, nil
 		}
 		stop := d.run()
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		heeded = time.Now().Add(200 * ms)
 		d.enqueue(1)
 		d.rings(source)
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		stop()
 		seen = observer.stalled
 	})

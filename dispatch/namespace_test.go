@@ -13,6 +13,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -60,9 +61,9 @@ func TestOnlyTheNamespaceThatTakesNothingWaits(t *testing.T) {
 		d.severally(50, "good", "bad")
 		starts := d.startsButOf(err, outage)
 		stop := d.run()
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.Len(t, d.seen().reported, 50, "the others continue at full speed")
-		pass(outage - 2*time.Second)
+		looptest.Pass(outage - 2*time.Second)
 		require.Len(t, d.seen().reported, 50)
 		require.Less(t, starts["bad"], int(outage/(2*time.Second)), "probes have growing pauses")
 		for _, s := range d.settlements() {
@@ -73,7 +74,7 @@ func TestOnlyTheNamespaceThatTakesNothingWaits(t *testing.T) {
 			d.log.Value("Temporal does not accept workflows; pausing starts and probing. Items stay queued and no attempt "+
 				"is counted", "namespace"))
 		require.Less(t, len(d.seen().claims), 2*int(outage/time.Second), "waiting items are not claimed repeatedly")
-		pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
+		looptest.Pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
 		require.Len(t, d.seen().reported, 100, "starts resume after at most the longest pause")
 		stop()
 		require.NotContains(t, observer.breaker, true, "some namespace always accepted starts")
@@ -92,7 +93,7 @@ func TestANamespaceThatTookNothingBeforeOthersWereKnownIsSaidToOnce(t *testing.T
 		}
 		starts := d.startsButOf(serviceerror.NewNamespaceNotFound("bad"), time.Hour)
 		d.run()
-		pass(time.Minute)
+		looptest.Pass(time.Minute)
 		require.Len(t, d.seen().reported, 10, "the others continue")
 		require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
 		require.Less(t, starts["bad"], 40, "probes have growing pauses")
@@ -119,7 +120,7 @@ func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
 			return nil
 		})
 		d.run()
-		pass(outage - time.Second)
+		looptest.Pass(outage - time.Second)
 		seen := d.seen()
 		require.Less(t, len(seen.claims), 2*int(outage/(2*time.Second)), "it pauses between probes")
 		for n, probe := range seen.claims[3:] {
@@ -127,7 +128,7 @@ func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
 		}
 		require.Empty(t, seen.reported)
 		require.True(t, observer.pausedAll())
-		pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
+		looptest.Pass(time.Second + probeCap*12/10 + 100*time.Millisecond)
 		require.Len(t, d.seen().reported, 50)
 		require.False(t, observer.pausedAll())
 		require.NotContains(t, d.verbs(), claim.Retry)
@@ -155,11 +156,11 @@ func TestANamespaceThatAProbeFindsRefusedIsPausedThoughNoItemWaits(t *testing.T)
 			return ""
 		}
 		d.run()
-		pass(50 * time.Second)
+		looptest.Pass(50 * time.Second)
 		paused, all := observer.pauses()
 		require.Equal(t, row.all, all)
 		require.Equal(t, row.paused, paused)
-		pass(11 * time.Second)
+		looptest.Pass(11 * time.Second)
 		paused, all = observer.pauses()
 		require.False(t, all)
 		require.Zero(t, paused)
@@ -180,7 +181,7 @@ func TestOneNamespaceIsNeverLimitedInTheClaim(t *testing.T) {
 			return nil
 		})
 		d.run()
-		pass(2 * time.Minute)
+		looptest.Pass(2 * time.Minute)
 		require.Len(t, d.seen().reported, 50)
 		for _, limits := range d.seen().limits {
 			require.Nil(t, limits)
@@ -203,9 +204,9 @@ func TestEachNamespaceHasARateOfItsOwn(t *testing.T) {
 			return "run", nil
 		}
 		d.run()
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.Equal(t, 400, fast, "the namespace without a limit is not slowed down")
-		pass(40 * time.Second)
+		looptest.Pass(40 * time.Second)
 		calls, taken := slow.seen()
 		require.EqualValues(t, 400, taken, "the other approaches its limit of 20 per second")
 		require.Less(t, calls, 450.0, "few of its starts are rejected")
@@ -228,7 +229,7 @@ func TestANamespaceThatIsNewIsNotHeldUpByTheOnlyOneBefore(t *testing.T) {
 			return inUse
 		}
 		d.run()
-		pass(time.Minute)
+		looptest.Pass(time.Minute)
 		d.mu.Lock()
 		inUse = []string{"bad", "good"}
 		d.mu.Unlock()
@@ -236,7 +237,7 @@ func TestANamespaceThatIsNewIsNotHeldUpByTheOnlyOneBefore(t *testing.T) {
 			d.enqueueItem(claim.Item{MaxAttempts: 3, Namespace: "good"})
 		}
 		d.rings(WakeNotification)
-		pass(probeCap*12/10 + 100*time.Millisecond)
+		looptest.Pass(probeCap*12/10 + 100*time.Millisecond)
 		require.Len(t, d.seen().reported, 10)
 		require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
 	})

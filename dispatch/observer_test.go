@@ -16,6 +16,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -88,7 +89,7 @@ func TestTheObserverHearsOfEachStartSettleAndHeartbeat(t *testing.T) {
 		}
 		d.enqueue(2)
 		stop := d.run()
-		pass(100 * time.Millisecond)
+		looptest.Pass(100 * time.Millisecond)
 		stop()
 		require.Subset(t, observer.lines,
 			[]string{"start 1: forgotten", "fail [1] <nil>", "start 2: panic", "retry [2] <nil>"})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -20,7 +21,7 @@ func TestPanicOfWhoeverIsToldOfADispatchHarmsNobody(t *testing.T) {
 		d.enqueue(20)
 		d.Dispatched = func(*claim.Item, string) { panic("boom") }
 		d.run()
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.Len(t, d.verbs(), 20)
 		require.Empty(t, d.leased)
 	})
@@ -58,7 +59,7 @@ func TestItemWhoseWorkerPanickedIsNotHeldForEver(t *testing.T) {
 		}
 		d.StartTimeout = time.Minute
 		d.run()
-		pass(26 * time.Second)
+		looptest.Pass(26 * time.Second)
 		require.Equal(t, []string{"e2=run-e2"}, d.seen().reported, "the worker continues")
 		require.Equal(t, []int64{2}, d.seen().beats[0].ids, "the lease of the panicked item is not renewed")
 	})
@@ -69,7 +70,7 @@ func TestPanicBeforeTheStartLeavesTheLeaseToRunOut(t *testing.T) {
 		d.Log = slog.New(panicky{&d.log, "Dispatching queue item"})
 		d.enqueue(1)
 		d.run()
-		pass(25 * time.Second)
+		looptest.Pass(25 * time.Second)
 		require.Empty(t, d.seen().beats, "its lease is not renewed: it expires and counts")
 		require.Empty(t, d.seen().settles)
 		require.Equal(t, "worker", d.log.Value("Panic in the dispatcher", "part"))

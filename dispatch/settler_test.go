@@ -15,6 +15,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 )
 
 // settlesIn has settles take this long.
@@ -54,10 +55,10 @@ func TestSettleIsRepeatedUntilTheDatabaseAnswers(t *testing.T) {
 			return fakeStore{d}.putBack(verb, batch), nil
 		}
 		d.run()
-		pass(8*time.Second - 1)
+		looptest.Pass(8*time.Second - 1)
 		require.Empty(t, d.seen().reported)
 		require.Less(t, len(d.seen().settles), 20, "retries back off while the database does not answer")
-		pass(settleCap*12/10 + 1)
+		looptest.Pass(settleCap*12/10 + 1)
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
 		require.Empty(t, d.log.At(slog.LevelError))
 	})
@@ -68,14 +69,14 @@ func TestSettleIsGivenUpWhenTheLeaseCannotLastAnyLonger(t *testing.T) {
 		d.enqueue(1)
 		d.onSettle = func(claim.Verb, []claim.Settlement) ([]int64, error) { return nil, errors.New("connection refused") }
 		d.run()
-		pass(d.Lease + settleCap*2)
+		looptest.Pass(d.Lease + settleCap*2)
 		require.Equal(t, []string{"Lease lost"}, d.log.At(slog.LevelWarn))
 		require.Equal(t, "connection refused", d.log.Value("Lease lost", "error"))
 		require.Empty(t, d.seen().reported)
 		settles := len(d.seen().settles)
 		d.enqueue(1)
 		d.rings(WakeNotification)
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.Greater(t, len(d.seen().settles), settles, "its worker continues")
 	})
 }
@@ -94,7 +95,7 @@ func TestItemsBesideOneWhoseSettleIsRefusedAreNotLost(t *testing.T) {
 			return settled, nil
 		}
 		d.run()
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.ElementsMatch(t, []string{"e1=run-e1", "e3=run-e3", "e4=run-e4"}, d.seen().reported)
 		require.Equal(t, []string{"Lease lost"}, d.log.At(slog.LevelWarn))
 	})
@@ -114,7 +115,7 @@ func TestWhatASettleThatWasRepeatedHadMovedIsNotLost(t *testing.T) {
 			return append(settled, store.putBack(verb, batch)...), nil
 		}
 		d.run()
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.ElementsMatch(t, []string{"e1=run-e1", "e2=run-e2", "e3=run-e3", "e4=run-e4"}, d.seen().reported)
 	})
 }
@@ -130,7 +131,7 @@ func TestSettleThatMovesNothingIsALostLease(t *testing.T) {
 			return []int64{2}, nil
 		}
 		d.run()
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.Equal(t, []string{"e2=run-e2"}, d.seen().reported)
 		require.Equal(t, []string{"Lease lost"}, d.log.At(slog.LevelWarn))
 		require.Equal(t, claim.ErrLost.Error(), d.log.Value("Lease lost", "error"))
@@ -143,7 +144,7 @@ func TestWhatEndsDuringASettleGoesIntoTheNextOne(t *testing.T) {
 		d.onStart = startsByID(time.Millisecond)
 		d.settlesIn(50 * time.Millisecond)
 		d.run()
-		pass(3 * time.Second)
+		looptest.Pass(3 * time.Second)
 		settles := d.seen().settles
 		require.Len(t, settles, 2)
 		require.Len(t, settles[0].batch, 1, "the first settlement does not wait for others")
@@ -165,12 +166,12 @@ func TestASettleThatTakesLongHoldsUpTheNextForAMoment(t *testing.T) {
 			return fakeStore{d}.putBack(verb, batch), nil
 		}
 		d.run()
-		pass(500 * time.Millisecond)
+		looptest.Pass(500 * time.Millisecond)
 		settles := d.seen().settles
 		require.Len(t, settles, 2)
 		require.Equal(t, time.Millisecond+settlePatience, settles[1].at)
 		require.Len(t, d.seen().reported, 9)
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.Len(t, d.seen().reported, 10)
 	})
 }
@@ -190,7 +191,7 @@ func TestBatchOfSeveralVerbsIsOneStatementEach(t *testing.T) {
 		}
 		d.settlesIn(50 * time.Millisecond)
 		d.run()
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		settles := d.seen().settles
 		sizes := map[claim.Verb]int{}
 		for _, s := range settles[1:4] {

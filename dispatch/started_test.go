@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 )
 
 // A locked row is not an outage, and other items do not wait for it.
@@ -27,14 +28,14 @@ func TestAClaimThatMetALockedItemIsFollowedByOneWithoutIt(t *testing.T) {
 			return fakeStore{d}.putBack(verb, batch), nil
 		}
 		d.run()
-		pass(500 * time.Millisecond)
+		looptest.Pass(500 * time.Millisecond)
 		seen := d.seen()
 		require.True(t, seen.settles[0].inClaim)
 		require.False(t, seen.settles[1].inClaim)
 		require.Equal(t, []string{"e2=run-e2", "e3=run-e3", "e4=run-e4"}, seen.reported)
 		require.Equal(t, 2*unit, seen.claims[1].at, "as soon as a worker was free")
 		require.Empty(t, d.log.At(slog.LevelError))
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.Len(t, d.seen().reported, 4)
 	})
 }
@@ -44,7 +45,7 @@ func TestALeaseIsRenewedUntilItsStartIsSettled(t *testing.T) {
 		d.enqueue(1)
 		d.settlesIn(15 * time.Second)
 		d.run()
-		pass(20 * time.Second)
+		looptest.Pass(20 * time.Second)
 		require.NotEmpty(t, d.seen().beats)
 		require.Equal(t, []int64{1}, d.seen().beats[0].ids)
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
@@ -68,13 +69,13 @@ func gathered(t *testing.T, items, room int) (settles []settleCall) {
 		d.PollInterval = 0
 		d.leavesRoom(room)
 		stop := d.run()
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		for range items {
 			d.enqueue(1)
 			d.rings(WakeNotification)
-			pass(3 * ms)
+			looptest.Pass(3 * ms)
 		}
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		stop()
 		require.Len(t, d.seen().reported, items)
 		settles = d.seen().settles
@@ -107,7 +108,7 @@ func TestStartedItemsAreSettledByTheClaimOfABusyReplica(t *testing.T) {
 		prepare(d)
 		d.onStart = starts(10 * time.Millisecond)
 		d.run()
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		taken := 0
 		for _, s := range d.seen().settles {
 			if s.inClaim {
@@ -125,7 +126,7 @@ func TestAShutdownSettlesWhatWaitsForOthers(t *testing.T) {
 		d.leavesRoom(100)
 		d.enqueue(1)
 		stop := d.run()
-		pass(ms)
+		looptest.Pass(ms)
 		require.Empty(t, d.seen().settles)
 		stop()
 		require.Equal(t, []string{"e1=run-e1"}, d.seen().reported)
@@ -139,7 +140,7 @@ func TestAStartedItemWhoseSlotOthersAwaitIsSettledAtOnce(t *testing.T) {
 		d.leavesRoom(100)
 		d.enqueueItem(claim.Item{MaxAttempts: 3, Awaited: true})
 		d.run()
-		pass(ms)
+		looptest.Pass(ms)
 		require.Len(t, d.seen().settles, 1)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 )
 
 // fakeGate grants every request immediately by default.
@@ -73,7 +74,7 @@ func (d *desk) crowd(g *fakeGate) (rung int) {
 	for len(g.seen()) < 2 && rung < 1000 {
 		d.enqueue(1)
 		d.rings(WakeNotification)
-		pass(leastFlush)
+		looptest.Pass(leastFlush)
 		rung++
 	}
 	return rung
@@ -82,11 +83,11 @@ func (d *desk) crowd(g *fakeGate) (rung int) {
 func TestSparseWorkIsClaimedOnceAndTheGateStaysShut(t *testing.T) {
 	gatedBubble(t, 4, func(t *testing.T, d *desk, g *fakeGate) {
 		d.run()
-		pass(100 * time.Millisecond)
+		looptest.Pass(100 * time.Millisecond)
 		for range 5 {
 			d.enqueue(1)
 			d.rings(WakeNotification)
-			pass(50 * time.Millisecond)
+			looptest.Pass(50 * time.Millisecond)
 		}
 		require.Len(t, d.seen().claims, 1+5, "one claim at the start, one per item")
 		require.Equal(t, []string{"sleep"}, g.seen())
@@ -96,18 +97,18 @@ func TestSparseWorkIsClaimedOnceAndTheGateStaysShut(t *testing.T) {
 func TestWakeUpsThatComeCloseTogetherKeepItAwakeUntilTheyEnd(t *testing.T) {
 	gatedBubble(t, 4, func(t *testing.T, d *desk, g *fakeGate) {
 		d.run()
-		pass(100 * time.Millisecond)
+		looptest.Pass(100 * time.Millisecond)
 		rung := d.crowd(g)
 		require.Equal(t, []string{"sleep", "awake"}, g.seen())
 
 		d.enqueue(1) // without a notification: the check finds it
-		pass(2 * lookInterval)
+		looptest.Pass(2 * lookInterval)
 		require.Len(t, d.seen().reported, rung+1)
 
-		pass(2 * linger)
+		looptest.Pass(2 * linger)
 		require.Equal(t, []string{"sleep", "awake", "sleep"}, g.seen())
 		before := len(d.seen().claims)
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.Len(t, d.seen().claims, before, "while asleep it claims only when notified")
 	})
 }
@@ -116,7 +117,7 @@ func TestAwakeItLooksAgainAsSoonAsAllIsStarted(t *testing.T) {
 	gatedBubble(t, 4, func(t *testing.T, d *desk, g *fakeGate) {
 		const startTakes = lookInterval / 4
 		d.run()
-		pass(100 * time.Millisecond)
+		looptest.Pass(100 * time.Millisecond)
 		d.crowd(g)
 		require.Equal(t, []string{"sleep", "awake"}, g.seen())
 		d.onStart = starts(startTakes)
@@ -130,7 +131,7 @@ func TestAwakeItLooksAgainAsSoonAsAllIsStarted(t *testing.T) {
 			return batch, nil
 		}
 		d.enqueue(1)
-		pass(2 * lookInterval)
+		looptest.Pass(2 * lookInterval)
 		require.Zero(t, more, "all six checks found items, and two more intervals have passed")
 	})
 }
@@ -140,7 +141,7 @@ func TestBehindALongTransactionItLooksEverMoreRarely(t *testing.T) {
 		d.PollInterval = time.Hour
 		g.stuck = true
 		d.run()
-		pass(10 * time.Second)
+		looptest.Pass(10 * time.Second)
 		claims := d.seen().claims
 		require.Less(t, len(claims), 60, "not a thousand per second")
 		require.Greater(t, len(claims), 10, "but again and again")
@@ -158,9 +159,9 @@ func TestAReplicaWhoseWorkersAreAllBusyLeavesDutyUntilOneIsFree(t *testing.T) {
 		d.onStart = func(context.Context, claim.Item) (string, error) { <-free; return "run", nil }
 		d.enqueue(1)
 		stop := d.run()
-		pass(busyBefore / 2)
+		looptest.Pass(busyBefore / 2)
 		require.Equal(t, []string{"sleep"}, g.seen(), "the gate stays shut after short work")
-		pass(busyBefore)
+		looptest.Pass(busyBefore)
 		require.Equal(t, []string{"sleep", "busy"}, g.seen())
 
 		close(free)
@@ -175,7 +176,7 @@ func TestAClaimThatTookLongDoesNotPutTheNextLookOff(t *testing.T) {
 	gatedBubble(t, 4, func(t *testing.T, d *desk, g *fakeGate) {
 		const locked = 4 * time.Second
 		d.run()
-		pass(100 * time.Millisecond)
+		looptest.Pass(100 * time.Millisecond)
 		d.crowd(g)
 		require.Equal(t, []string{"sleep", "awake"}, g.seen())
 		var begun atomic.Int32
@@ -192,9 +193,9 @@ func TestAClaimThatTookLongDoesNotPutTheNextLookOff(t *testing.T) {
 			return fakeStore{d}.take(claim.Wanted{AtMost: atMost}), nil
 		}
 		d.enqueue(1)
-		pass(2*lookInterval + locked)
+		looptest.Pass(2*lookInterval + locked)
 		d.enqueue(1) // without a notification: the gate was open
-		pass(2 * linger)
+		looptest.Pass(2 * linger)
 		require.EqualValues(t, 2, begun.Load())
 	})
 }
@@ -204,7 +205,7 @@ func TestMoreWorkThanWorkersCallsTheOthers(t *testing.T) {
 		d.enqueue(1000)
 		d.onStart = stubborn(time.Millisecond)
 		d.run()
-		pass(callInterval + 20*time.Millisecond)
+		looptest.Pass(callInterval + 20*time.Millisecond)
 		require.Equal(t, 2, g.calls, "one call at once, the next after callInterval")
 	})
 }
@@ -213,12 +214,12 @@ func TestAPollThatFindsOldWorkDistrustsWhoeverIsOnDuty(t *testing.T) {
 	gatedBubble(t, 2, func(t *testing.T, d *desk, g *fakeGate) {
 		g.offDuty = true
 		d.run()
-		pass(d.PollInterval)
+		looptest.Pass(d.PollInterval)
 		d.enqueueItem(claim.Item{MaxAttempts: 3, Waited: overdue})
-		pass(d.PollInterval)
+		looptest.Pass(d.PollInterval)
 		require.Zero(t, g.distrust, "nothing was found, then nothing that is old")
 		d.enqueueItem(claim.Item{MaxAttempts: 3, Waited: 2 * overdue})
-		pass(d.PollInterval)
+		looptest.Pass(d.PollInterval)
 		require.Equal(t, distrust, g.distrust)
 	})
 }

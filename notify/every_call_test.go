@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/troubletest"
 	"github.com/pgdispatch/pgdispatch/notify"
 )
@@ -105,12 +106,6 @@ func (l *lodge) holds(held bool) {
 	l.held = held
 }
 
-// pass lets time pass, and waits until all goroutines are idle.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
 // keeper returns a gate that sleeps by that lodge.
 func (l *lodge) keeper(calls *troubletest.Calls, log *logtest.Book, other func() *notify.Gate) *notify.Gate {
 	return &notify.Gate{Interval: 5 * time.Second, Log: slog.New(log),
@@ -134,9 +129,9 @@ func keepsGate(t *testing.T, calls *troubletest.Calls) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	go func() { ended <- one.Run(ctx) }()
-	pass(time.Second) // the other must not try to take duty while this one connects again
+	looptest.Pass(time.Second) // the other must not try to take duty while this one connects again
 	go func() { ended <- two.Run(ctx) }()
-	within := func() { pass(one.Interval + time.Second) }
+	within := func() { looptest.Pass(one.Interval + time.Second) }
 	sleeps := func(gate, other *notify.Gate) {
 		t.Helper()
 		within()
@@ -150,7 +145,7 @@ func keepsGate(t *testing.T, calls *troubletest.Calls) {
 	two.Sleep()
 	sleeps(one, two)
 	two.Distrust(2 * two.Interval) // it confirms that the gate is shut, and is not on duty afterwards
-	pass(2 * two.Interval)
+	looptest.Pass(2 * two.Interval)
 	sleeps(one, two)
 	one.Awake()
 	within()
@@ -189,7 +184,7 @@ func TestAGateThatHasLostDutyLeavesItToTheOneThatWasCalled(t *testing.T) {
 			gates[n] = l.keeper(&troubletest.Calls{}, &logtest.Book{}, nil)
 			wish(gates[n])
 			go gates[n].Run(t.Context()) //nolint:errcheck // nil
-			pass(time.Second)
+			looptest.Pass(time.Second)
 		}
 		l.mu.Lock()
 		l.duty.ended, l.duty = true, nil
@@ -197,7 +192,7 @@ func TestAGateThatHasLostDutyLeavesItToTheOneThatWasCalled(t *testing.T) {
 		gates[1].Called()
 		synctest.Wait()
 		require.True(t, gates[1].OnDuty(), "it has tried at once")
-		pass(time.Minute)
+		looptest.Pass(time.Minute)
 		require.False(t, gates[0].OnDuty() || l.wrong)
 	})
 }

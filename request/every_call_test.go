@@ -141,13 +141,13 @@ func (r *requests) StopDone(_ context.Context, stop temporal.Stop, problem strin
 func runInTrouble(t *testing.T, r *requests, component func(context.Context) error, want []string) {
 	t.Helper()
 	looptest.Run(t, component)
-	pass(4 * takenFor)
+	looptest.Pass(4 * takenFor)
 	r.calls.Over()
 	slices.SortStableFunc(r.received, func(a, b string) int { return int(a[0]) - int(b[0]) })
 	require.Equal(t, want, r.received)
 	takes := r.takes
 	require.Less(t, takes, 100, "it waits until something is due")
-	pass(time.Hour)
+	looptest.Pass(time.Hour)
 	require.Equal(t, takes, r.takes, "nothing is open, and nobody looks")
 }
 

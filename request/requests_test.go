@@ -86,12 +86,6 @@ func signals(n int) []Signal {
 	return all
 }
 
-// pass lets time pass, and waits until all goroutines are idle.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
 // signalling runs a signaler in a bubble.
 func signalling(t *testing.T,
 	test func(d *signalDesk, s *Signaler, saw map[string]int, log *logtest.Book, stop func())) {
@@ -110,12 +104,12 @@ func signalling(t *testing.T,
 func TestSignalsAreSentTogetherAndSettled(t *testing.T) {
 	signalling(t, func(d *signalDesk, s *Signaler, saw map[string]int, _ *logtest.Book, _ func()) {
 		require.Equal(t, []int{mostSending}, d.room, "what was sent while nobody ran")
-		pass(time.Hour)
+		looptest.Pass(time.Hour)
 		require.Len(t, d.room, 1, "nothing is open, and nobody looks")
 		d.due = signals(100)
 		d.answer = func(context.Context, temporal.Signal) (string, error) { time.Sleep(time.Millisecond); return "", nil }
 		s.Announced(true)
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.Len(t, d.settled, 100)
 		require.Contains(t, d.settled, "0=DELIVERED ")
 		require.Equal(t, mostSending, d.most)
@@ -133,7 +127,7 @@ func TestASlowSignalDelaysNoOther(t *testing.T) {
 			return "", nil
 		}
 		s.Announced(true)
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.Len(t, d.settled, 99)
 	})
 }
@@ -152,7 +146,7 @@ func TestAWorkflowThatIsBusyHoldsUpNoOther(t *testing.T) {
 		synctest.Wait()
 		d.set(func() { d.due = signals(2)[1:] })
 		s.Announced(true)
-		pass(signalPause / 10)
+		looptest.Pass(signalPause / 10)
 		require.Len(t, d.settled, 2)
 	})
 }
@@ -163,10 +157,10 @@ func TestAReplicaThatDoesNotReachTemporalLeavesSignalsToOthers(t *testing.T) {
 		s.Reached = reached.Load
 		d.set(func() { d.due = signals(1) })
 		s.Announced(true)
-		pass(10 * signalPause)
+		looptest.Pass(10 * signalPause)
 		require.Empty(t, d.settled)
 		reached.Store(true)
-		pass(2 * signalPause)
+		looptest.Pass(2 * signalPause)
 		require.Len(t, d.settled, 1)
 	})
 }
@@ -188,7 +182,7 @@ func TestWhatATryCameToIsSettledAndLogged(t *testing.T) {
 			return "", errors.New("busy")
 		}
 		s.Announced(true)
-		pass(time.Second)
+		looptest.Pass(time.Second)
 		require.ElementsMatch(t, []string{"0=OPEN run-2", "1=GIVEN_UP workflow had ended", "2=GIVEN_UP too large",
 			"3=OPEN panic: boom", "4=OPEN busy"}, d.settled)
 		require.Equal(t, map[string]int{"given_up": 2, "failed": 2}, saw)
@@ -206,20 +200,20 @@ func TestWhileTemporalIsAwayOneSignalASecondIsTried(t *testing.T) {
 		}
 		d.answer = away
 		s.Announced(true)
-		pass(time.Second / 2)
+		looptest.Pass(time.Second / 2)
 		tried := len(d.settled)
 		require.LessOrEqual(t, tried, mostSending)
 		for range 100 {
 			s.Announced(true) // those who send go on
-			pass(signalPause / 10)
+			looptest.Pass(signalPause / 10)
 		}
 		require.InDelta(t, tried+10, len(d.settled), 1)
 		require.Len(t, log.Errors(slog.LevelWarn), 1, "one line")
 		d.set(func() { d.room = nil })
-		pass(10 * signalPause)
+		looptest.Pass(10 * signalPause)
 		d.set(func() { require.Less(t, len(d.room), 50, "nor are there more looks than tries need") })
 		d.set(func() { d.answer = nil })
-		pass(2 * time.Second)
+		looptest.Pass(2 * time.Second)
 		require.Empty(t, d.due, "then all are sent")
 		d.set(func() { d.answer, d.due = away, signals(1) })
 		s.Announced(true)
@@ -233,7 +227,7 @@ func TestAStartWakesWhereSignalsWait(t *testing.T) {
 		for n := range 2 * mostStarted {
 			s.Started(fmt.Sprint(n))
 		}
-		pass(time.Hour)
+		looptest.Pass(time.Hour)
 		require.Len(t, d.room, 1, "no signal waits for a start")
 		s.Announced(false)
 		synctest.Wait()
@@ -248,7 +242,7 @@ func TestAStartWakesWhereSignalsWait(t *testing.T) {
 		require.Equal(t, []string{"e1"}, d.started)
 		d.set(func() { d.takeErr = func() error { s.Started("e3"); return errors.New("connection refused") } })
 		s.Started("e2")
-		pass(2 * signalPause)
+		looptest.Pass(2 * signalPause)
 		require.Equal(t, []string{"e1", "e2", "e3"}, d.started, "an error forgets none, and keeps their order")
 		require.Equal(t, []string{"connection refused"}, log.Errors(slog.LevelWarn))
 	})
@@ -329,14 +323,14 @@ func stopping(t *testing.T, test func(d *stopDesk, wake func(), log *logtest.Boo
 func TestARequestIsCarriedOutAtOnceAndOnce(t *testing.T) {
 	stopping(t, func(d *stopDesk, wake func(), log *logtest.Book) {
 		require.Equal(t, 1, d.takes, "requests made while no replica ran")
-		pass(time.Hour)
+		looptest.Pass(time.Hour)
 		require.Equal(t, 1, d.takes, "no polling without open requests")
 		d.open = []temporal.Stop{{Execution: temporal.Execution{ID: "e1"}, How: "CANCEL", RequestedBy: "ann"},
 			{Execution: temporal.Execution{ID: "e2"}, How: "TERMINATE"}}
 		wake()
 		require.Equal(t, []string{"CANCEL e1", "TERMINATE e2"}, d.asked)
 		require.Equal(t, []string{"e1=", "e2="}, d.settled)
-		pass(time.Hour)
+		looptest.Pass(time.Hour)
 		require.Len(t, d.asked, 2)
 		require.Equal(t, 3, d.takes, "one more look finds no open request")
 		require.Equal(t, "ann", log.Value("Asked Temporal to stop an execution", "requested_by"))
@@ -349,9 +343,9 @@ func TestARequestIsRepeatedUntilTemporalHasTakenIt(t *testing.T) {
 		d.panicked = true
 		wake()
 		d.answers(errors.New("connection refused"))
-		pass(10*stopPause + stopPause/2)
+		looptest.Pass(10*stopPause + stopPause/2)
 		d.answers(nil)
-		pass(stopPause)
+		looptest.Pass(stopPause)
 		require.Len(t, d.asked, 12)
 		require.Equal(t, "e1=panic: boom", d.settled[0])
 		require.Equal(t, "e1=connection refused", d.settled[1])
@@ -365,7 +359,7 @@ func TestADatabaseThatIsAwayIsAskedAgain(t *testing.T) {
 	stopping(t, func(d *stopDesk, wake func(), log *logtest.Book) {
 		d.takeErr = errors.New("connection refused")
 		wake()
-		pass(3*stopPause + stopPause/2)
+		looptest.Pass(3*stopPause + stopPause/2)
 		require.Equal(t, 5, d.takes)
 		require.Equal(t, []string{"connection refused"}, log.Errors(slog.LevelWarn))
 	})
