@@ -181,7 +181,7 @@ func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, 
 	}
 	if looks {
 		before := m.seen
-		if changed := m.learn(changes, asked); !changed.whole {
+		if changed := m.learn(changes, asked); !changed.whole || before == "" {
 			m.seen = "" // the next claim loads
 		} else if changed.crowded {
 			_ = s.readArrivals(ctx, before, changed) // after an error, the next look reads the same changes again

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -60,18 +61,22 @@ func TestALookThatFindsTheClockSetBackForgetsWhatLiesAhead(t *testing.T) {
 }
 
 func TestAClaimThatFindsTheClockSetBackIsFollowedByALoad(t *testing.T) {
-	b := newUnderAnotherClock(t)
-	other := b.NewWorkspace("other", 5)
-	b.rated()
-	b.Insert(other, 2)
-	require.Len(t, b.claim(1).Items, 1)
-	b.setBack()
-	batch := b.want(Wanted{AtMost: 1, Quiet: true})
-	require.Len(t, batch.Items, 1)
-	require.Equal(t, 1, b.setBacks)
-	require.Zero(t, batch.LookAgainIn)
-	require.Len(t, b.want(Wanted{AtMost: 10, Quiet: true}).Items, 1, "the rate allows it by the new time")
-	require.Equal(t, 1, b.setBacks)
+	for _, quiet := range []bool{true, false} {
+		t.Run(fmt.Sprintf("quiet %t", quiet), func(t *testing.T) { // otherwise a look comes with the claim
+			b := newUnderAnotherClock(t)
+			other := b.NewWorkspace("other", 5)
+			b.rated()
+			b.Insert(other, 2)
+			require.Len(t, b.claim(1).Items, 1)
+			b.setBack()
+			batch := b.want(Wanted{AtMost: 1, Quiet: quiet})
+			require.Len(t, batch.Items, 1)
+			require.Equal(t, 1, b.setBacks)
+			require.Zero(t, batch.LookAgainIn)
+			require.Len(t, b.want(Wanted{AtMost: 10, Quiet: true}).Items, 1, "the rate allows it by the new time")
+			require.Equal(t, 1, b.setBacks)
+		})
+	}
 }
 
 // A jump forward needs no load: whatever was waited for is due.
