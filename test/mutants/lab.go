@@ -18,6 +18,8 @@ const (
 	// testTimeout bounds the tests of one mutant, without their build. A mutant that makes its test wait forever is
 	// caught.
 	testTimeout = 45 * time.Second
+	// simulationTimeout bounds the seeds of one mutant.
+	simulationTimeout = 14 * time.Minute
 	// baselineTimeout bounds all named tests of a package.
 	baselineTimeout = 5 * time.Minute
 	// runTimeout includes the build, which takes minutes with an empty build cache.
@@ -74,8 +76,16 @@ func (l lab) test(ctx context.Context, m mutant) result {
 	if err != nil {
 		return result{mutant: m, verdict: stale, output: err.Error()}
 	}
-	output, err := l.goTest(ctx, texts, testTimeout, m.pkg, "-v", "-run", only(m.test))
-	return result{m, judge(m.test, output, err), time.Since(began), output}
+	timeout := testTimeout
+	if m.test == simulation {
+		timeout = simulationTimeout
+	}
+	output, err := l.goTest(ctx, texts, timeout, m.pkg, "-v", "-run", only(m.test))
+	verdict := judge(m.test, output, err)
+	if m.test == simulation && aSeed.MatchString(output) {
+		verdict = red
+	}
+	return result{m, verdict, time.Since(began), output}
 }
 
 // only returns the pattern of these tests.
@@ -135,15 +145,16 @@ func (l lab) goTest(
 	return output.text.String(), err
 }
 
-// firstFailure is the output of go test -v, and stops it when a test has failed. The flag -failfast does not: tests
-// that run in parallel have all begun by then.
+// firstFailure is the output of go test -v, and stops it when a test or a seed has failed. The flag -failfast does not:
+// tests that run in parallel have all begun by then.
 type firstFailure struct {
 	text bytes.Buffer
 	stop func()
 }
 
 func (f *firstFailure) Write(part []byte) (int, error) {
-	if bytes.HasPrefix(part, []byte("--- FAIL: ")) || bytes.Contains(part, []byte("\n--- FAIL: ")) {
+	if bytes.HasPrefix(part, []byte("--- FAIL: ")) || bytes.Contains(part, []byte("\n--- FAIL: ")) ||
+		aSeed.Match(part) {
 		f.stop()
 	}
 	return f.text.Write(part)

@@ -4,6 +4,7 @@
 //	go run -C test ./mutants -only heartbeat  # mutants whose names contain this
 //	go run -C test ./mutants -show            # with the tests' output: do they fail for the right reason?
 //	go run -C test ./mutants -o mutants.md    # also writes the table to a Markdown file
+//	go run -C test ./mutants -only lease -seeds 10000  # by seeds of the replica simulation, not by the named tests
 //	go run -C test ./mutants -random 200 -seed 7  # changes that nobody chose instead; prints those that no test notices
 //	go run -C test ./mutants -random 20 -seed 7 -only claim/schedule  # of one directory
 //	go run -C test ./mutants -random 9 -only claim/claim.go:35  # of one line
@@ -42,6 +43,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 	show := flags.Bool("show", false, "also print the tests' output")
 	random := flags.Int("random", 0, "instead of the table, test this `number` of changes that are made at random")
 	seed := flags.Uint64("seed", 1, "which changes -random makes")
+	seeds := flags.Int("seeds", 0, "run this `number` of seeds of the replica simulation instead of the named tests")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -60,6 +62,11 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 		return lab{p}.random(ctx, *random, *seed, *only, out)
 	}
 	chosen := named(all(), *only)
+	if *seeds > 0 {
+		if chosen, err = simulated(chosen, *seeds); err != nil {
+			return err
+		}
+	}
 	if len(chosen) == 0 {
 		return fmt.Errorf("no mutant has %q in its name: leave -only out for the whole table", *only)
 	}

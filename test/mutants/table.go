@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -14,7 +15,7 @@ func heading() string {
 func (r result) line() string {
 	test := strings.TrimPrefix(r.mutant.pkg, "./") + "." + r.mutant.test
 	return fmt.Sprintf(row, r.mutant.name, short(r.mutant), test, r.verdict,
-		fmt.Sprintf("%.0f", r.took.Seconds()), r.check(), r.mutant.instead)
+		fmt.Sprintf("%.0f", r.took.Seconds()), r.check(), cmp.Or(r.seed(), r.mutant.instead))
 }
 
 func (r result) check() string {

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// simulation is the test of the replica simulation, which reads the number of its seeds from PGDISPATCH_SEEDS.
+const simulation = "TestReplicasOverAPostgresAndATemporalThatFailLoseNothing"
+
+// simulated returns the mutants of Go code that the replica simulation executes, with the simulation as their test.
+func simulated(list []mutant, seeds int) ([]mutant, error) {
+	executes := func(e edit) bool {
+		pkg, _, _ := strings.Cut(e.place, ".")
+		return slices.Contains([]string{"claim", "schedule", "dispatch", "complete", "notify", "request", "sweeper"}, pkg)
+	}
+	var chosen []mutant
+	for _, m := range list {
+		if !slices.ContainsFunc(m.edits, func(e edit) bool { return !executes(e) }) {
+			m.pkg, m.test = "./claim/schedule", simulation
+			chosen = append(chosen, m)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("the replica simulation executes none of these mutants: leave -seeds out")
+	}
+	return chosen, os.Setenv("PGDISPATCH_SEEDS", strconv.Itoa(seeds))
+}
+
+// aSeed matches what the simulation says of a seed that fails.
+var aSeed = regexp.MustCompile(`replica_simulation_test.go:\d+: (seed \d+: .*)`)
+
+// seed returns what the simulation said of a seed that failed, or nothing.
+func (r result) seed() string {
+	if found := aSeed.FindStringSubmatch(r.output); found != nil {
+		return found[1]
+	}
+	return ""
+}
