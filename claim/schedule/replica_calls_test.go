@@ -137,7 +137,7 @@ func (w *world) pending() (all []*call) {
 		if !c.gone && time.Now().Before(c.of.cutTo) {
 			continue
 		}
-		held := w.temporal.holds && c.name == "start"
+		held := c.name == "start" && !c.gone && (w.temporal.holds || time.Now().Before(w.temporal.hangsTo))
 		if c.stage != isSent || !held && (c.blocked == nil || !c.blocked()) {
 			all = append(all, c)
 		}

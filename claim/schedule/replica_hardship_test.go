@@ -55,12 +55,39 @@ func (w *world) hardship() string {
 			return ""
 		}
 		w.commit(w.tables.InsertRefused)
+		for steps := 0; keeps && steps < 1000 && !w.rests(); steps++ {
+			w.step()
+		}
 	case 6, 7:
 		if w.quiet { // otherwise polls find it, too
 			w.commit(w.tables.InsertCrowd)
 		}
+	case 8, 9:
+		if w.quiet { // a failover loses notifications
+			return ""
+		}
+		w.failsOver()
 	}
 	return w.drains()
+}
+
+// rests reports whether a replica leaves a workspace of rejected items alone.
+func (w *world) rests() bool {
+	return slices.ContainsFunc(w.replicas, func(r *replica) bool { return len(r.parked) >= 16 })
+}
+
+// failsOver lets a standby take over while starts wait for Temporal. It may not have received their claims.
+func (w *world) failsOver() {
+	w.temporal.hangsTo = time.Now().Add(lease)
+	for w.fill(perHost); w.handedOver(nil) == 0 && time.Now().Before(w.temporal.hangsTo); {
+		w.step()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.temporal.hangsTo = time.Now().Add(8 * time.Second)
+	w.say("Temporal answers no start, and a standby takes over")
+	w.crash(true)
+	w.count("failovers")
 }
 
 // keeps begins a transaction of an application that stays open.
@@ -69,6 +96,11 @@ func (w *world) keeps() { w.kept, w.keptAt = w.tables.Begin(false), time.Now() }
 func (w *world) endsHardship() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.rests() {
+		w.count("clock jumps")
+		w.skew -= 24 * time.Hour
+		w.say("Postgres' clock is %s ahead", w.skew)
+	}
 	clear(w.tables.Refuses)
 	if w.kept != nil {
 		w.tables.Close(w.kept, false)

@@ -254,9 +254,10 @@ func simulateSeed(t *testing.T, seed int) *world {
 	choices := schedule.SeededChoices(uint64(seed))
 	w, said := simulate(t, choices, seed%4 == 1, "")
 	if said != "" {
+		t.Logf("seed %d: %s", seed, said)
 		short, why := shortest(t, choices, w, said)
-		t.Fatalf("seed %d: %s\nThe shortest run that was found, %d steps: %s\n%s\n%s", seed, said, short.steps, why,
-			short.tables.Describe(), short.log.String())
+		t.Fatalf("The shortest run that was found, %d steps: %s\n%s\n%s", short.steps, why, short.tables.Describe(),
+			short.log.String())
 	}
 	return w
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
@@ -22,6 +23,7 @@ type temporalModel struct {
 	away    bool
 	blocked map[string]bool // namespaces
 	holds   bool            // no start is answered
+	hangsTo time.Time       // nor until then
 	wrong   string
 }
 

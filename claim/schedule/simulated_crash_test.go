@@ -12,7 +12,8 @@ func (p *simPostgres) crash(failover bool) {
 	}
 	kept := p.flushed + p.r.IntN(len(p.done)-p.flushed+1)
 	if failover {
-		kept = len(p.done) - p.r.IntN(len(p.done)+1)
+		most := []int{len(p.done), min(len(p.done), 3)}[p.r.IntN(2)]
+		kept = len(p.done) - p.r.IntN(most+1)
 	}
 	next := p.next - int64(p.r.IntN(3))
 	for n := len(p.done) - 1; n >= kept; n-- {

@@ -28,15 +28,6 @@ func newDoubts(t *testing.T, suspect bool) *desk {
 	return d
 }
 
-func TestUnansweredStartsComeFirst(t *testing.T) {
-	d := newDoubts(t, false)
-	p := d.s.Propose(d.now, Want{Free: 3, Holding: 5})
-	require.Equal(t, 3, p.Unanswered)
-	require.False(t, p.Alone)
-	require.Len(t, p.Entries, 1, "other items get the remaining workers")
-	require.False(t, p.Empty())
-}
-
 func TestAnUnansweredStartWaitsForItsTime(t *testing.T) {
 	d := newDesk(t)
 	d.s.Unanswered(d.now.Add(time.Second), false)

@@ -29,34 +29,6 @@ func TestLaterItemsWaitForTheirTime(t *testing.T) {
 	require.Zero(t, d.s.Next(d.now))
 }
 
-func TestAnEarlierItemBringsItsWorkspaceForward(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 9)
-	d.waits("a", 0, 1, -time.Hour)
-	d.waits("a", 0, 1, -time.Minute)
-	d.waits("a", 3, 1, -time.Minute)
-	require.Equal(t, d.items[1].due, d.s.Next(d.now))
-	d.waits("a", 0, 1, 0)
-	require.Equal(t, "a4", d.claim(9))
-	require.Equal(t, d.items[1].due, d.s.Next(d.now), "the earlier of both priorities")
-}
-
-func TestAFullWorkspaceIsNotAskedForBeforeAMarkReopensIt(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 2)
-	d.waits("a", 0, 5, 0)
-	require.Equal(t, "a1 a2", d.claim(9))
-	require.Empty(t, d.propose(9))
-	require.False(t, d.s.Ready(d.now))
-	d.waits("a", 4, 1, 0)
-	require.Empty(t, d.propose(9), "a new item frees no slot")
-	d.ends("a", 1)
-	require.Equal(t, "a6", d.claim(9))
-	require.Empty(t, d.propose(9))
-	d.ends("a", 2)
-	require.Equal(t, "a3 a4", d.claim(9))
-}
-
 func TestAPausedWorkspaceWaitsForItsMark(t *testing.T) {
 	d := newDesk(t)
 	w := d.tenant("a", 4)
