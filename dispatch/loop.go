@@ -28,7 +28,7 @@ func (r *run) claims(ctx context.Context) {
 			r.expectsWork, r.look, source = true, true, "timer"
 		}
 		if r.gathers() && !now.Before(r.settleAt) {
-			r.settleStarted()
+			r.settleStarted(false)
 		}
 		free := r.freeWorkers()
 		wanted := r.namespaces.allows(now, free, r.Workers, r.expectsWork)
@@ -42,7 +42,7 @@ func (r *run) claims(ctx context.Context) {
 		case r.gathers(): // the started items wait for others
 		case r.sleeper.awake && !r.sleeper.lookAt.IsZero() && may: // the claim after the coming look settles them
 		default:
-			r.settleStarted()
+			r.settleStarted(false)
 		}
 		select {
 		case <-ctx.Done():
@@ -75,8 +75,9 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	r.sleeper.measured(began, time.Now(), len(batch.Items) > 0)
 	if err != nil {
 		r.look = true // the named workspaces were not claimed
-		r.settleStarted()
-		if !errors.Is(err, claim.ErrApart) { // after ErrApart the next claim has nothing to settle and need not wait
+		apart := errors.Is(err, claim.ErrApart)
+		r.settleStarted(carries && !apart)
+		if !apart { // after ErrApart the next claim has nothing to settle and need not wait
 			r.claimFailed(ctx, err)
 		}
 		return

@@ -39,8 +39,13 @@ type settler struct {
 	requests chan settleRequest
 }
 
+// errUnconfirmed is an ErrLost of a settle that was repeated because it had got no answer.
+var errUnconfirmed = fmt.Errorf("%w, or settled by a statement that got no answer", claim.ErrLost)
+
 type settleRequest struct {
 	claim.Settlement
+	// repeated means that a claim with this settle got no answer.
+	repeated bool
 	// done is called with the result and must not block.
 	done func(error)
 }
@@ -50,7 +55,7 @@ type settleRequest struct {
 // lease expiry.
 func (s *settler) settle(settlement claim.Settlement) error {
 	done := make(chan error, 1)
-	s.requests <- settleRequest{settlement, func(err error) { done <- err }}
+	s.requests <- settleRequest{settlement, false, func(err error) { done <- err }}
 	return <-done
 }
 
@@ -101,26 +106,30 @@ func (s *settler) settleBatch(ctx context.Context, verb claim.Verb, requests []s
 	for n, request := range requests {
 		settlements[n] = request.Settlement
 	}
-	settled, err := s.persist(ctx, verb, settlements)
+	settled, repeated, err := s.persist(ctx, verb, settlements)
 	for _, request := range requests {
 		switch {
 		case slices.Contains(settled, request.ID):
 			request.done(nil)
 		case err != nil:
 			request.done(err)
+		case repeated || request.repeated:
+			request.done(errUnconfirmed)
 		default:
 			request.done(claim.ErrLost)
 		}
 	}
 }
 
-// persist retries while the database does not answer, and returns what any of its tries has settled. If a lost answer
-// was a success, the retry changes nothing and reports the items as lost, which is what their owner must assume.
-func (s *settler) persist(ctx context.Context, verb claim.Verb, settlements []claim.Settlement) ([]int64, error) {
-	var settled []int64
+// persist retries while the database does not answer, and returns what any of its tries has settled and whether there
+// were several. If a lost answer was a success, the retry changes nothing and reports the items as lost, which is what
+// their owner must assume.
+func (s *settler) persist(ctx context.Context, verb claim.Verb, settlements []claim.Settlement) (settled []int64,
+	repeated bool, err error) {
 	var last error
 	backoff := retry.WithMaxDuration(s.lease, attempt.Backoff(settleBase, settleCap))
-	err := retry.Do(ctx, backoff, func(ctx context.Context) error {
+	err = retry.Do(ctx, backoff, func(ctx context.Context) error {
+		repeated = last != nil
 		if panicked := contained(s.log, "settler", func() {
 			began := time.Now()
 			var now []int64
@@ -139,7 +148,7 @@ func (s *settler) persist(ctx context.Context, verb claim.Verb, settlements []cl
 		// Do returns only ctx's error after a cancellation.
 		err = fmt.Errorf("%w: %w", err, last)
 	}
-	return settled, err
+	return settled, repeated, err
 }
 
 // started is a dispatch whose workflow runs and whose claim has not ended yet. Its worker is free for another item. The
@@ -200,10 +209,11 @@ func (r *run) endStarted(settled []int64) {
 	r.started = r.started[:0]
 }
 
-// settleStarted passes to the settler what no claim is about to settle.
-func (r *run) settleStarted() {
+// settleStarted passes to the settler what no claim is about to settle. repeated means that a claim with it got no
+// answer.
+func (r *run) settleStarted(repeated bool) {
 	for _, s := range r.started {
-		r.settler.requests <- settleRequest{s.Settlement, func(err error) {
+		r.settler.requests <- settleRequest{s.Settlement, repeated, func(err error) {
 			r.end(s, err)
 			r.outcomes <- result{outcome: engine.Started}
 		}}
@@ -232,7 +242,7 @@ func (r *run) drain(workers *errgroup.Group) {
 		close(ended)
 	}()
 	for under := true; under; {
-		r.settleStarted()
+		r.settleStarted(false)
 		select {
 		case done := <-r.outcomes:
 			r.keep(done)
@@ -245,7 +255,7 @@ func (r *run) drain(workers *errgroup.Group) {
 		case done := <-r.outcomes:
 			r.keep(done)
 		default:
-			r.settleStarted()
+			r.settleStarted(false)
 			return
 		}
 	}

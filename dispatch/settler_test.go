@@ -120,6 +120,23 @@ func TestWhatASettleThatWasRepeatedHadMovedIsNotLost(t *testing.T) {
 	})
 }
 
+func TestASettleThatMovesNothingAfterOneWithoutAnAnswerIsNoWarning(t *testing.T) {
+	t.Parallel()
+	bubbles(t, 0, map[string]int{"by itself": 3, "in a claim": 1}, func(t *testing.T, d *desk, workers int) {
+		d.Workers = workers
+		d.enqueue(1)
+		answers := errors.New("connection reset by peer")
+		d.onSettle = func(claim.Verb, []claim.Settlement) (settled []int64, err error) {
+			err, answers = answers, nil
+			return nil, err
+		}
+		d.run()
+		looptest.Pass(2 * time.Second)
+		require.Contains(t, d.log.At(slog.LevelInfo), "Lease lost")
+		require.NotContains(t, d.log.At(slog.LevelWarn), "Lease lost")
+	})
+}
+
 // One worker settles in its next claim.
 func TestSettleThatMovesNothingIsALostLease(t *testing.T) {
 	t.Parallel()
@@ -211,9 +228,9 @@ func TestSettleThatRunsOutOfTimeSaysSoAndWhatTheLastTryMet(t *testing.T) {
 		cancel(expired)
 		return nil, errors.New("connection refused")
 	}
-	_, err := s.persist(ctx, claim.Dispatched, []claim.Settlement{{ID: 1}})
+	_, _, err := s.persist(ctx, claim.Dispatched, []claim.Settlement{{ID: 1}})
 	require.EqualError(t, err, "settle timeout of 3s has expired: connection refused")
-	_, err = s.persist(ctx, claim.Dispatched, []claim.Settlement{{ID: 1}})
+	_, _, err = s.persist(ctx, claim.Dispatched, []claim.Settlement{{ID: 1}})
 	require.Equal(t, expired, err, "it was not tried any more")
 }
 

@@ -97,7 +97,11 @@ func (r *run) logAbout(item *claim.Item) *slog.Logger {
 
 // lost reports that a claim could not be ended.
 func (r *run) lost(item *claim.Item, verb claim.Verb, err error) {
-	r.logAbout(item).Warn("Lease lost", "verb", string(verb), "error", err)
+	level := slog.LevelWarn
+	if errors.Is(err, errUnconfirmed) {
+		level = slog.LevelInfo
+	}
+	r.logAbout(item).Log(context.Background(), level, "Lease lost", "verb", string(verb), "error", err)
 	r.observer.Lost(item.ID)
 }
 

@@ -79,14 +79,3 @@ func TestAnItemWithoutAKeyStartsBesideKeysThatAreAskedForInVain(t *testing.T) {
 		require.Less(t, claims, 60)
 	}
 }
-
-func TestAWorkspaceThatIsFoundFullHasNotJustGotItems(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 1)
-	d.waits("a", 0, 2, 0)
-	require.Equal(t, "a1", d.claim(1))
-	require.True(t, d.s.workspaces[workspaceOf("a")].proven)
-	d.s.LearnAll()
-	require.Empty(t, d.claim(1))
-	require.False(t, d.s.workspaces[workspaceOf("a")].proven)
-}

@@ -80,19 +80,6 @@ func TestAnUnknownWorkspaceIsFirstHeardOfByWhatWaits(t *testing.T) {
 	require.Equal(t, []int{1, 2}, []int{workspaces, levels}, "these priorities do not exist")
 }
 
-func TestAWorkspaceThatGaveNothingIsForgottenAndCounted(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 4)
-	d.waits("a", 0, 1, 0)
-	d.items = nil // another replica claimed it
-	require.Empty(t, d.claim(1))
-	require.Equal(t, 1, d.vain)
-	require.Empty(t, d.propose(1))
-	d.waits("a", 0, 1, 0)
-	require.Equal(t, "a2", d.claim(1))
-	require.Zero(t, d.vain)
-}
-
 func TestARateSaysWhenItsWorkspaceIsAskedForAgain(t *testing.T) {
 	d := newDesk(t)
 	w := d.tenant("a", 9)
