@@ -22,7 +22,7 @@ var afterErrors = []mutant{
 		[]edit{{"dispatch.settler.persist", "settled = append(settled, now...)", "settled = now"}},
 		"./dispatch", "TestWhatASettleThatWasRepeatedHadMovedIsNotLost"},
 	{"an unanswered settle is no lost lease", "a settle whose answer was lost warns of a lost lease",
-		[]edit{{"dispatch.settler.settleBatch", "repeated || request.repeated", "false"}},
+		[]edit{{"dispatch.settler.settleBatch", "case repeated || request.repeated:", "case repeated && request.repeated:"}},
 		"./dispatch", "TestASettleThatMovesNothingAfterOneWithoutAnAnswerIsNoWarning"},
 	{"neighbours of a refused settle are not lost", "one item that a trigger refuses costs others their ends",
 		[]edit{{"dispatch.settler.settleBatch", "case slices.Contains(settled, request.ID):",

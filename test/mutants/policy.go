@@ -88,7 +88,7 @@ var policy = []mutant{
 			"when others then raise;"}},
 		"./claim", "TestAnExpiredLeaseThatIsRefusedKeepsNoOther"},
 	{"a locked row is no outage", "a claim that was to settle a locked item pauses claiming",
-		[]edit{{"dispatch.run.claim", "if !errors.Is(err, claim.ErrApart) {", "if !errors.Is(err, nil) {"}},
+		[]edit{{"dispatch.run.claim", "if !apart {", "if err != nil {"}},
 		"./dispatch", "TestAClaimThatMetALockedItemIsFollowedByOneWithoutIt"},
 	{"a locked row delays only its own settle", "items that end while a settle waits for a locked row wait with it",
 		[]edit{{"dispatch.settler.run", "case <-patience.C:", "case <-ctx.Done():"}},
