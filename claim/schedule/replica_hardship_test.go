@@ -25,6 +25,8 @@ func (w *world) hardship() string {
 		kind, keeps = 0, true
 	case "items are parked twice":
 		kind = 4
+	case "retention is not read":
+		kind = 10
 	default: // it is seen without
 		return ""
 	}
@@ -67,6 +69,11 @@ func (w *world) hardship() string {
 			return ""
 		}
 		w.failsOver()
+	case 10, 11:
+		if w.quiet { // Temporal is asked again by a poll
+			return ""
+		}
+		w.forgets()
 	}
 	return w.drains()
 }
@@ -88,6 +95,20 @@ func (w *world) failsOver() {
 	w.say("Temporal answers no start, and a standby takes over")
 	w.crash(true)
 	w.count("failovers")
+}
+
+// forgets lets Temporal lose the answers to starts, and then be away until it has forgotten the workflows.
+func (w *world) forgets() {
+	w.temporal.mute = true
+	w.fill(perHost)
+	for range 100 {
+		w.step()
+	}
+	w.temporal.mute, w.temporal.away = false, true
+	for began := time.Now(); time.Since(began) < 2*retention && w.broken == ""; w.step() {
+		time.Sleep(time.Second)
+	}
+	w.temporal.away = false
 }
 
 // keeps begins a transaction of an application that stays open.

@@ -293,6 +293,7 @@ func TestTheSimulationSeesWhatIsPlanted(t *testing.T) {
 		"items are parked twice":                  "parks 2[12] items",
 		"unanswered starts come last":             "unanswered start of item .* is not repeated",
 		"finds outlive their leases":              "find of item .* outlives its lease",
+		"retention is not read":                   "Temporal has forgotten its workflow",
 		"revisions stay":                          "is started with an outdated graph",
 	} {
 		t.Run(lies, func(t *testing.T) {

@@ -24,6 +24,7 @@ type temporalModel struct {
 	blocked map[string]bool // namespaces
 	holds   bool            // no start is answered
 	hangsTo time.Time       // nor until then
+	mute    bool            // starts arrive, and their answers are lost
 	wrong   string
 }
 
@@ -31,9 +32,16 @@ type temporalModel struct {
 // received.
 type run struct {
 	closed   bool
+	closedAt time.Time
 	last     int
 	received []received
 }
+
+// retention is how long Temporal remembers a workflow after its end.
+const retention = 5 * time.Minute
+
+// forgot reports whether Temporal has forgotten a workflow.
+func (r *run) forgot() bool { return r.closed && time.Since(r.closedAt) > retention }
 
 type received struct {
 	signal int64
@@ -76,7 +84,7 @@ func (m *temporalModel) ends() {
 		m.world.count("continued")
 		return
 	}
-	m.runs[item].closed = true
+	m.runs[item].closed, m.runs[item].closedAt = true, time.Now()
 	m.world.tables.WorkflowEnded(item)
 	m.world.say("the workflow of %d ends", item)
 	if m.world.IntN(3) == 0 && !m.world.tables.Locked([]int64{item}) { // its worker reports that, too
@@ -107,6 +115,8 @@ func (s starter) Start(ctx context.Context, item claim.Item) (runID string, outc
 			return refuses(engine.Blocked)
 		case m.away:
 			return refuses(engine.Unreached)
+		case item.Unanswered && item.UnansweredFor > retention-lease && w.lies != "retention is not read":
+			return refuses(engine.Forgotten)
 		case w.rare(40):
 			return refuses(engine.Retryable)
 		case w.rare(200), item.Unanswered && w.rare(4):
@@ -120,9 +130,12 @@ func (s starter) Start(ctx context.Context, item claim.Item) (runID string, outc
 			}
 			m.runs[item.ID] = &run{}
 		}
+		if m.runs[item.ID].forgot() && !w.tables.Forgotten(item.ID) && w.counts["clock jumps"] == 0 {
+			m.wrong = fmt.Sprintf("item %d is started again, though Temporal has forgotten its workflow", item.ID)
+		}
 		w.say("%s starts %d", s.of.name, item.ID)
 		c.outcome = engine.Started
-		return nil, w.rare(15)
+		return nil, m.mute || w.rare(15)
 	}
 	err = w.send(ctx, c)
 	if s.of.givenUp(ctx, item); err != nil && (errors.Is(err, errCut) || ctx.Err() != nil) {
@@ -141,7 +154,7 @@ func (s starter) Find(ctx context.Context, item claim.Item) (runID string, outco
 		if m.away {
 			return errors.New("no connection"), false
 		}
-		if c.outcome = engine.NotSent; m.runs[item.ID] != nil {
+		if c.outcome = engine.NotSent; m.runs[item.ID] != nil && !m.runs[item.ID].forgot() {
 			c.outcome = engine.Started
 		}
 		return nil, false

@@ -37,6 +37,7 @@ func (s *Simulated) BringBack(tx *SimulatedTx) (times int, openTo int64) {
 	}
 	s.signals.lookedAt = earlier(s.signals.lookedAt, s.now)
 	for _, r := range s.rows {
+		r.sentAt = earlier(r.sentAt, s.now)
 		switch {
 		case r.locked:
 		case r.status == rowClaimed && (ahead(r.lease, simLease) || ahead(r.due, 0)):

@@ -27,7 +27,8 @@ type simRow struct {
 	lost   int
 	// unknown means that a start was sent and not answered. It stays until the item is dispatched.
 	unknown bool
-	xid     int64 // of the inserting transaction
+	sentAt  time.Time // the first such start
+	xid     int64     // of the inserting transaction
 	locked  bool
 	// For the simulation of replicas: attempts and failures are counts of the item; watcher is the replica that watches
 	// its workflow, and over means that its end was reported before its start was settled.

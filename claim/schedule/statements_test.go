@@ -195,9 +195,10 @@ func (s *Simulated) Claim(tx *SimulatedTx, owner int, watches bool, p Proposal) 
 		i := SimulatedItem{ID: row.id, Token: row.token, Workspace: row.workspace, Attempts: row.attempts,
 			Failures: row.failures, Unanswered: slices.Contains(unanswered, row), Lost: row.lost,
 			Waited: s.now.Sub(row.due), Priority: row.priority, Key: row.key}
-		if i.Unanswered {
-			i.UnansweredFor = time.Second
+		if !i.Unanswered {
+			row.sentAt = s.now
 		}
+		i.UnansweredFor = s.now.Sub(row.sentAt)
 		c.Items = append(c.Items, i)
 	}
 	c.Standing = s.standingOf(p, answer, taken[answer.Unanswered:], false)

@@ -71,15 +71,6 @@ func (s *Shop) Expire(items ...int64) {
 		set lease_expires_at = clock_timestamp() - interval '1 millisecond' where id = any ($1)`, items)
 }
 
-// Row returns the stored state of an item and its execution.
-func (s *Shop) Row(item int64) string {
-	s.t.Helper()
-	return Scalar[string](s, `select row_to_json(q)::text || coalesce(row_to_json(e)::text, '')
-		from pgdispatch.workflow_execution_queue q
-		left join pgdispatch.workflow_executions e on e.id = q.execution_id
-		where q.id = $1`, item)
-}
-
 // Status returns an item's status.
 func (s *Shop) Status(item int64) string {
 	s.t.Helper()
