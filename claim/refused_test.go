@@ -3,7 +3,6 @@ package claim
 import (
 	"io"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/pgdispatch/pgdispatch/internal/must"
@@ -62,14 +61,12 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 	batch := b.with(b.replica("b")).claim(50)
 	require.Len(t, batch.Items, 3)
 	require.Empty(t, batch.Parked)
-	b.Store.memory.comparedAt = time.Time{}
-	require.Zero(t, b.claim(50).Unannounced)
+	require.Zero(t, b.aMinuteLater(Wanted{AtMost: 50}).Unannounced)
 
 	// It is retried when due, and claimed once the trigger is fixed.
 	again := func() Batch {
 		b.Execute("update pgdispatch.parked_items set try_at = '-infinity'")
-		b.Store.memory.comparedAt = time.Time{}
-		return b.claim(50)
+		return b.aMinuteLater(Wanted{AtMost: 50})
 	}
 	for _, minutes := range []int{1, 2} { // until the next try
 		batch = again()
