@@ -62,7 +62,7 @@ func executed(s *stack, binary string, items int) map[string]string {
 	s.t.Cleanup(func() { require.NoError(s.t, replica.Kill()) })
 	_, err = harness.AwaitSaying(s.t.Context(), replica, harness.Listening)
 	require.NoError(s.t, err)
-	const renewed = "select max(renewed_at)::text from pgdispatch.replicas"
+	const renewed = "select coalesce(max(renewed_at)::text, '') from pgdispatch.replicas"
 	for range 2 {
 		before := one[string](s, renewed)
 		s.eventually(func() bool { return one[string](s, renewed) > before }, "the replica renews its presence")
