@@ -86,8 +86,12 @@ func (w *world) rests() bool {
 // failsOver lets a standby take over while starts wait for Temporal. It may not have received their claims.
 func (w *world) failsOver() {
 	w.temporal.hangsTo = time.Now().Add(lease)
-	for w.fill(perHost); w.handedOver(nil) == 0 && time.Now().Before(w.temporal.hangsTo); {
+	waits := 0
+	for w.fill(perHost); waits == 0 && time.Now().Before(w.temporal.hangsTo); {
 		w.step()
+		w.mu.Lock()
+		waits = w.handedOver(nil)
+		w.mu.Unlock()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
