@@ -13,10 +13,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/sethvargo/go-retry"
 )
 
 // sharedMemoryInUse is part of what a starting server logs while a process of its predecessor is still exiting.
 const sharedMemoryInUse = "pre-existing shared memory block"
+
+// walWriterTimeout bounds the wait for the WAL writer of a server that has just started.
+const walWriterTimeout = 10 * time.Second
 
 // HoldWAL freezes the process that writes out asynchronous commits in the background. From then on, only a durable
 // commit makes earlier ones durable, so that Crash undoes all asynchronous ones after the last durable one. Freeze it
@@ -28,8 +32,12 @@ func (c *Cluster) HoldWAL(ctx context.Context) error {
 	}
 	defer conn.Close(ctx)
 	var pid int
-	if err := conn.QueryRow(ctx,
-		"select pid from pg_stat_activity where backend_type = 'walwriter'").Scan(&pid); err != nil {
+	// A server that has just started may accept connections before it has a WAL writer.
+	if err := retry.Do(ctx, retry.WithMaxDuration(walWriterTimeout, retry.NewConstant(10*time.Millisecond)),
+		func(ctx context.Context) error {
+			return retry.RetryableError(conn.QueryRow(ctx,
+				"select pid from pg_stat_activity where backend_type = 'walwriter'").Scan(&pid))
+		}); err != nil {
 		return fmt.Errorf("find the WAL writer: %w", err)
 	}
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
