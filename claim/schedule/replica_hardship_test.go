@@ -18,7 +18,7 @@ func (w *world) left() int {
 // hardship lets something that lasts begin in an idle system, in some runs, and ends it once all items have ended that
 // can in spite of it.
 func (w *world) hardship() string {
-	kind, keeps := w.steps%64, w.steps%128 > 63
+	kind, keeps := w.steps%80, w.steps%160 > 79
 	switch w.lies {
 	case "":
 	case "open transactions are not told":
@@ -69,7 +69,7 @@ func (w *world) hardship() string {
 			return ""
 		}
 		w.failsOver()
-	case 10, 11:
+	case 10:
 		if w.quiet { // Temporal is asked again by a poll
 			return ""
 		}
@@ -109,7 +109,7 @@ func (w *world) forgets() {
 		w.step()
 	}
 	w.temporal.mute, w.temporal.away = false, true
-	for began := time.Now(); time.Since(began) < 2*retention && w.broken == ""; w.step() {
+	for began := time.Now(); time.Since(began) < retention+lease && w.broken == ""; w.step() {
 		time.Sleep(time.Second)
 	}
 	w.temporal.away = false

@@ -168,7 +168,7 @@ func (w *world) stops() string {
 
 func (w *world) run() string {
 	w.start()
-	for range 400 {
+	for range 380 {
 		if w.choices.Over() {
 			break
 		}
