@@ -50,7 +50,7 @@ var keys = []mutant{
 		"./claim/schedule", "TestReplicasOverAPostgresAndATemporalThatFailLoseNothing"},
 	{"a changed limit opens the keys of workspaces", "a key whose limit in a workspace was raised is never asked for",
 		[]edit{{"schedule.Schedule.LearnAll", "s.forgetKeys(l.keys)", "_ = l"}},
-		"./claim/schedule", "TestReplicasOverAPostgresAndATemporalThatFailLoseNothing"},
+		"./claim/schedule", "TestNoWorkspaceIsForgottenByClaimsOfSeveral"},
 	{"a key waits for its rate in a workspace", "a replica asks in vain for items of a key whose rate is used up",
 		[]edit{{"schedule.keyQueue.due", "latest(x.own.not, x.all.not)", "x.all.not"}},
 		"./claim/schedule", "TestTheScheduleGivesTheOrderOfANaiveList"},

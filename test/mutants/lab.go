@@ -18,7 +18,7 @@ const (
 	// testTimeout bounds the tests of one mutant, without their build. A mutant that makes its test wait forever is
 	// caught.
 	testTimeout = 45 * time.Second
-	// simulationTimeout bounds the seeds of one mutant.
+	// simulationTimeout bounds the seeds of one mutant, if their number was given.
 	simulationTimeout = 14 * time.Minute
 	// baselineTimeout bounds all named tests of a package.
 	baselineTimeout = 5 * time.Minute
@@ -67,7 +67,11 @@ type result struct {
 }
 
 // lab tests mutants of the product.
-type lab struct{ *product }
+type lab struct {
+	*product
+	// seeds is how many seeds of the replica simulation a mutant is tested with. Zero means as many as it has by itself.
+	seeds int
+}
 
 // test tests one mutant.
 func (l lab) test(ctx context.Context, m mutant) result {
@@ -76,16 +80,16 @@ func (l lab) test(ctx context.Context, m mutant) result {
 	if err != nil {
 		return result{mutant: m, verdict: stale, output: err.Error()}
 	}
-	timeout := testTimeout
-	if m.test == simulation {
-		timeout = simulationTimeout
+	output, err := l.goTest(ctx, texts, l.atMost(testTimeout), m.pkg, "-v", "-run", only(m.test))
+	return result{m, judge(m.test, output, err), time.Since(began), output}
+}
+
+// atMost returns a timeout, which seeds may exceed.
+func (l lab) atMost(timeout time.Duration) time.Duration {
+	if l.seeds > 0 {
+		return simulationTimeout
 	}
-	output, err := l.goTest(ctx, texts, timeout, m.pkg, "-v", "-run", only(m.test))
-	verdict := judge(m.test, output, err)
-	if m.test == simulation && aSeed.MatchString(output) {
-		verdict = red
-	}
-	return result{m, verdict, time.Since(began), output}
+	return timeout
 }
 
 // only returns the pattern of these tests.
@@ -100,7 +104,7 @@ func (l lab) baseline(ctx context.Context, list []mutant) error {
 		}
 	}
 	for _, pkg := range slices.Sorted(maps.Keys(tests)) {
-		output, err := l.goTest(ctx, nil, baselineTimeout, pkg, "-v", "-run", only(tests[pkg]...))
+		output, err := l.goTest(ctx, nil, l.atMost(baselineTimeout), pkg, "-v", "-run", only(tests[pkg]...))
 		if err != nil {
 			return fmt.Errorf("test %s without any mutant: %w\n%s", pkg, err, tail(output))
 		}
@@ -137,6 +141,9 @@ func (l lab) goTest(
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	cmd.Dir = l.root
 	cmd.Env = append(os.Environ(), "GOFLAGS=-overlay="+overlay+" "+os.Getenv("GOFLAGS"))
+	if l.seeds > 0 {
+		cmd.Env = append(cmd.Env, fmt.Sprint("PGDISPATCH_SEEDS=", l.seeds))
+	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go passes it on to the test
 	cmd.WaitDelay = 10 * time.Second
 	output := &firstFailure{stop: stop}
@@ -177,6 +184,8 @@ func judge(test, output string, err error) verdict {
 	switch {
 	case err == nil && strings.Contains(output, "--- PASS: "+test+" "):
 		return survived
+	case test == simulation && aSeed.MatchString(output): // then the test was stopped
+		return red
 	case !errors.As(err, &exit), isInvalid(output):
 		return broken
 	case timedOut(output):

@@ -47,6 +47,9 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	if *seeds < 0 || *seeds > 0 && *random > 0 {
+		return fmt.Errorf("-seeds is %d: it must be positive, and takes the place of -random", *seeds)
+	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("%q is no flag: flags begin with a dash, see -help", flags.Arg(0))
 	}
@@ -59,22 +62,22 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return lab{p}.random(ctx, *random, *seed, *only, out)
+		return lab{product: p}.random(ctx, *random, *seed, *only, out)
 	}
 	chosen := named(all(), *only)
-	if *seeds > 0 {
-		if chosen, err = simulated(chosen, *seeds); err != nil {
-			return err
-		}
-	}
 	if len(chosen) == 0 {
 		return fmt.Errorf("no mutant has %q in its name: leave -only out for the whole table", *only)
+	}
+	if *seeds > 0 {
+		if chosen = simulated(chosen); len(chosen) == 0 {
+			return fmt.Errorf("the replica simulation executes no mutant that has %q in its name: leave -seeds out", *only)
+		}
 	}
 	p, err := open(directory)
 	if err != nil {
 		return err
 	}
-	results, err := testAll(ctx, lab{p}, chosen, out)
+	results, err := testAll(ctx, lab{p, *seeds}, chosen, out)
 	if err != nil {
 		return err
 	}

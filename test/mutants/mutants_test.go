@@ -146,7 +146,7 @@ func TestGuardsInGoAndInEmbeddedSQLAreTakenAway(t *testing.T) {
 	t.Parallel()
 	root := repository(t, missesGuards)
 	var out bytes.Buffer
-	results, err := testAll(t.Context(), lab{opened(t, root)}, examples, &out)
+	results, err := testAll(t.Context(), lab{product: opened(t, root)}, examples, &out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestGuardsInGoAndInEmbeddedSQLAreTakenAway(t *testing.T) {
 func TestAGuardThatNoTestMissesIsAnError(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	results, err := testAll(t.Context(), lab{opened(t, repository(t, "_ = guarded()"))}, examples[:1], &out)
+	results, err := testAll(t.Context(), lab{product: opened(t, repository(t, "_ = guarded()"))}, examples[:1], &out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestTestsThatAreRedAnywayOrNotThereShowNothing(t *testing.T) {
 		"always red":   {`t.Error("always")`, examples[0], "test ./a without any mutant: exit status 1"},
 		"missing test": {missesGuards, missing, "test ./a without any mutant: there is no TestOther"},
 	} {
-		_, err := testAll(t.Context(), lab{opened(t, repository(t, c.test))}, []mutant{c.mutant}, &bytes.Buffer{})
+		_, err := testAll(t.Context(), lab{product: opened(t, repository(t, c.test))}, []mutant{c.mutant}, &bytes.Buffer{})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
@@ -239,7 +239,7 @@ func TestChangesMadeAtRandomAreNoticedOrSurvive(t *testing.T) {
 	}
 	root := repository(t, `if !guarded() { t.Error("the guard is gone") }`)
 	for now, want := range map[string]verdict{"false": red, "true || false": survived, "1": broken} {
-		l := lab{opened(t, root)}
+		l := lab{product: opened(t, root)}
 		file, err := l.read("a/guard.go")
 		if err != nil {
 			t.Fatal(err)
