@@ -83,13 +83,15 @@ func TestAnyCleanErrorCanBeStored(t *testing.T) {
 	}
 }
 
-func TestSweepKnowsTheNextExpiryIfThereIsOne(t *testing.T) {
+func TestSweepKnowsTheNextExpiryWhichAHeartbeatPutsOff(t *testing.T) {
 	b := newBench(t)
 	swept := b.sweep()
 	require.WithinDuration(t, sqltest.Scalar[time.Time](b.Shop, "select clock_timestamp()"), swept.Now, 5*time.Second)
 	want := sweeper.Swept{Now: swept.Now, OldestOpen: swept.OldestOpen, Epoch: swept.Epoch, Namespaces: []string{""}}
 	require.Equal(t, want, swept)
-	b.claimed(1)
+	items := b.claimed(1)
+	b.Execute("update pgdispatch.workflow_execution_queue set lease_expires_at = now() + interval '2 seconds'")
+	b.renew(items...)
 	require.InDelta(t, 30*time.Second, *b.sweep().NextExpiryIn, float64(5*time.Second))
 }
 

@@ -33,12 +33,7 @@ func (w *world) fault() {
 		w.temporal.blocked[name] = !w.temporal.blocked[name]
 		w.say("namespace %s is blocked: %t", name, w.temporal.blocked[name])
 	case 4:
-		w.count("clock jumps")
-		jump := []time.Duration{-3, -2, -1, 1, 2, 3, 15, -24 * 60 * 60}[w.IntN(8)] * time.Second
-		if w.skew += jump; jump > lease { // a start that is under way may arrive after its lease
-			w.tables.ForgetsLeases()
-		}
-		w.say("Postgres' clock is %s ahead", w.skew)
+		w.jumps([]time.Duration{-3, -2, -1, 1, 2, 3, 15, -24 * 60 * 60}[w.IntN(8)] * time.Second)
 	case 5:
 		item := int64(max(w.tables.Rows()-w.IntN(10), 1))
 		w.say("a trigger rejects item %d", item)
@@ -58,6 +53,15 @@ func (w *world) fault() {
 		r.notes, r.deaf = nil, true
 		r.breaks()
 	}
+}
+
+// jumps sets Postgres' clock forward or back.
+func (w *world) jumps(by time.Duration) {
+	w.count("clock jumps")
+	if w.skew += by; by > lease { // a start that is under way may arrive after its lease
+		w.tables.ForgetsLeases()
+	}
+	w.say("Postgres' clock is %s ahead", w.skew)
 }
 
 // alters changes a setting or a limit.

@@ -80,7 +80,7 @@ func (w *world) hardship() string {
 
 // rests reports whether a replica leaves a workspace of rejected items alone.
 func (w *world) rests() bool {
-	return slices.ContainsFunc(w.replicas, func(r *replica) bool { return len(r.parked) >= 16 })
+	return slices.ContainsFunc(w.replicas, func(r *replica) bool { return len(r.parked) >= parkedAtRest })
 }
 
 // failsOver lets a standby take over while starts wait for Temporal. It may not have received their claims.
@@ -122,9 +122,7 @@ func (w *world) endsHardship() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.rests() {
-		w.count("clock jumps")
-		w.skew -= 24 * time.Hour
-		w.say("Postgres' clock is %s ahead", w.skew)
+		w.jumps(-24 * time.Hour)
 	}
 	clear(w.tables.Refuses)
 	if w.kept != nil {
@@ -155,8 +153,8 @@ func (r *replica) compares(xid int64, queues int) {
 	}
 }
 
-// mostParked is how many items of a workspace a replica may park within a minute: 16, and some whose answers came late.
-const mostParked = 20
+// A replica parks parkedAtRest items of a workspace within a minute, and some whose answers come late: mostParked.
+const parkedAtRest, mostParked = 16, 20
 
 // parks checks that a replica parks few items of a workspace within a minute, unless it compares.
 func (r *replica) parks() {
