@@ -19,7 +19,7 @@ type simQueue struct {
 	key      string
 }
 
-// look does what the statement look in sql/claim/memory.sql does, with at most so many new items.
+// look simulates the statement look of sql/claim/memory.sql. It reads at most so many new items.
 func (p *simPostgres) look(seen snapshot, most int) (news simNews) {
 	if news.now = p.snapshot(); seen.xmin() < p.trimmed || seen.xmax > news.now.xmax {
 		news.gap = true
