@@ -54,6 +54,17 @@ func TestManyKeysCostNothingWhileTheirWorkspaceHasNoRoom(t *testing.T) {
 	})
 }
 
+func TestAWorkspaceOfManyKeysGetsWhatAnotherLeaves(t *testing.T) {
+	d := newDesk(t)
+	d.tenant("a", 20)
+	d.tenant("b", 20)
+	for n := range 12 {
+		d.waitsKeyed("a", fmt.Sprint(n), 0, 1)
+	}
+	d.waits("b", 0, 1, 0)
+	require.Len(t, d.s.Propose(d.now, Want{Free: 12}).Entries, 12, "the second turn passes over the keys of the first")
+}
+
 func TestOneOfManyFullKeysIsAskedForAtOnce(t *testing.T) {
 	d := newDesk(t)
 	d.tenant("a", 200_000)

@@ -47,18 +47,6 @@ func TestATurnIsOfOneToFourItemsWhereMoreWaitThanThereAreWorkers(t *testing.T) {
 	}
 }
 
-func TestNoMoreIsAskedForThanAWorkspaceHasRoomForOnAllItsLevels(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 3)
-	d.waits("a", 1, 2, 0)
-	d.waits("a", 0, 2, 0)
-	require.Equal(t, "a@1*2 a@0*2", d.propose(9), "the limit is unknown")
-	require.Equal(t, "a1", d.claim(1))
-	require.Equal(t, "a@1*1 a@0*1", d.propose(9), "two slots are left")
-	require.Equal(t, "a2 a3", d.claim(9))
-	require.Empty(t, d.propose(9))
-}
-
 func TestNothingOvertakesItemsForWhichThereMayBeRoom(t *testing.T) {
 	for key, proposed := range map[string]string{
 		"":  "a@2*2",        // if there is only one, a slot is left for the next level of the workspace
