@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 // looks compares what both report since the last look.
 func (w *twins) looks() string {
+	defer w.arrives(w.seen, w.reallySaw)
 	news := w.look(w.seen, math.MaxInt)
 	w.seen = news.now
 	var want, got []string
@@ -48,4 +50,23 @@ func (w *twins) looks() string {
 	require.Equal(w.t, want, got)
 	require.Equal(w.t, news.all, all, "all limits")
 	return "look"
+}
+
+// arrives compares what both say each transaction enqueued since these snapshots, as far as they are asked.
+func (w *twins) arrives(seen snapshot, reallySaw string) {
+	most, want, got := 1+w.r.IntN(2), []string{}, map[any]string{}
+	for _, came := range w.Arrivals(encodeSnapshot(seen), encodeSnapshot(w.seen), most) {
+		text := ""
+		for _, l := range came {
+			text += fmt.Sprint(uuid.UUID(l.Workspace), l.Priority, l.Key, l.From.Due.UnixMicro(), " ")
+		}
+		want = append(want, text)
+	}
+	want = slices.DeleteFunc(want, func(text string) bool { return text == "" })
+	for _, row := range w.really("arrivals", reallySaw, w.reallySaw, most) {
+		got[row["xid"]] += fmt.Sprint(uuid.UUID(row["workspace_id"].([16]byte)), row["priority"], row["limit_key"],
+			row["due"].(time.Time).UnixMicro(), " ")
+	}
+	require.ElementsMatch(w.t, want, slices.Collect(maps.Values(got)))
+	w.cases["arrivals"] += len(got)
 }

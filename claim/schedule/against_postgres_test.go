@@ -120,20 +120,24 @@ func (w *twins) step() (name string) {
 	}
 }
 
+// enqueue inserts an item or two in a transaction.
 func (w *twins) enqueue() {
-	workspace, priority := WorkspaceID{byte(w.r.IntN(twinWorkspaces))}, w.r.IntN(3)
-	key := append([]string{"", ""}, SimulatedKeys...)[w.r.IntN(2+len(SimulatedKeys))]
-	due := w.now.Add(time.Duration(w.r.IntN(5)-4) * time.Second)
-	if w.r.IntN(6) == 0 {
-		due = w.now.Add(time.Hour)
+	tx, really := w.begin(true), must.Get(w.Conns.Begin(w.t.Context())).In(w.t)
+	for range 1 + w.r.IntN(2) {
+		workspace, priority := WorkspaceID{byte(w.r.IntN(twinWorkspaces))}, w.r.IntN(3)
+		key := append([]string{"", ""}, SimulatedKeys...)[w.r.IntN(2+len(SimulatedKeys))]
+		due := w.now.Add(time.Duration(w.r.IntN(5)-4) * time.Second)
+		if w.r.IntN(6) == 0 {
+			due = w.now.Add(time.Hour)
+		}
+		row, id := w.insert(tx, workspace, key, priority, due), int64(0)
+		require.NoError(w.t, really.QueryRow(w.t.Context(), `insert into pgdispatch.workflow_execution_queue
+				(workspace_id, workflow_definition_id, priority, run_at, limit_key)
+			values ($1, $1, $2, $3, nullif($4, '')) returning id`, uuid.UUID(workspace), priority, due, key).Scan(&id))
+		require.Equal(w.t, row.id, id)
 	}
-	tx := w.begin(true)
-	row := w.insert(tx, workspace, key, priority, due)
 	w.close(tx, true)
-	id := sqltest.Scalar[int64](w.Shop, `insert into pgdispatch.workflow_execution_queue
-			(workspace_id, workflow_definition_id, priority, run_at, limit_key)
-		values ($1, $1, $2, $3, nullif($4, '')) returning id`, uuid.UUID(workspace).String(), priority, due, key)
-	require.Equal(w.t, row.id, id)
+	require.NoError(w.t, really.Commit(w.t.Context()))
 }
 
 // settles ends a claim in one of the ways that it can end.
@@ -348,5 +352,5 @@ func TestTheSimulatedPostgresAnswersClaimsAsTheRealOneDoes(t *testing.T) {
 	}
 	t.Logf("%d operations: %v, %d items given", operations, cases, grants)
 	require.Positive(t, min(grants, cases["counted true"], cases["counted false"], cases["unanswered"], cases["expire"],
-		cases["look"], cases["waits"], cases["rated"], cases["limit of a key, rate true"]))
+		cases["look"], cases["arrivals"], cases["waits"], cases["rated"], cases["limit of a key, rate true"]))
 }

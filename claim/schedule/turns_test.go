@@ -7,18 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAWorkspaceWithAMillionItemsAndOneWithASingleItemTakeTurns(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 100)
-	d.tenant("b", 100)
-	d.s.Learn(Change{Workspace: workspaceOf("a"), Waits: true, Due: d.now, Items: 1_000_000})
-	d.s.Learn(Change{Workspace: workspaceOf("b"), Waits: true, Due: d.now, Items: 1})
-	require.Equal(t, "a@0*9 b@0*1", d.propose(10))
-	require.Equal(t, "a@0*4", d.propose(4))
-	d.s.Learn(Change{Workspace: workspaceOf("c"), Waits: true, Due: d.now, Items: 7})
-	require.Equal(t, "a@0*5 b@0*1 c@0*4", d.propose(10), "the share that one workspace leaves goes to the others")
-}
-
 func TestATurnIsOfOneToFourItemsWhereMoreWaitThanThereAreWorkers(t *testing.T) {
 	for _, c := range []struct {
 		free, workspaces int
@@ -78,17 +66,4 @@ func TestAgeDecidesAShareOfALargeClaim(t *testing.T) {
 	d.waits("b", 0, 9, 2*time.Minute)
 	d.claim(30)
 	require.Equal(t, "b@0*3 a@9*27", d.propose(30))
-}
-
-func TestAClaimWithoutAnAnswerChangesNothing(t *testing.T) {
-	d := newDesk(t)
-	d.tenant("a", 9)
-	d.tenant("b", 9)
-	d.waits("a", 0, 5, 0)
-	d.waits("b", 0, 5, 0)
-	first := d.propose(6)
-	require.Equal(t, "a@0*4 b@0*2", first)
-	for range 3 {
-		require.Equal(t, first, d.propose(6))
-	}
 }
