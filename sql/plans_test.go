@@ -2,11 +2,15 @@ package sql_test
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -227,6 +231,20 @@ func TestFunctionsThatDisableAPlanTypeDisableJITToo(t *testing.T) {
 	require.Contains(t, all[string](f, "select proname::text from pg_proc where "+disables), "finish")
 	const compiles = disables + " and 'jit=off' <> all (proconfig)"
 	require.Empty(t, all[string](f, "select proname::text from pg_proc where "+compiles))
+}
+
+// Postgres compiles a statement whose plan costs more than jit_above_cost, each time it runs: that takes half a second.
+// Connections of psql or through a pooler enable JIT.
+func TestNoStatementIsCompiled(t *testing.T) {
+	f := open(t)
+	cost := regexp.MustCompile(`\.\.([0-9.]+)`)
+	for _, verb := range sql.Verbs() {
+		if slices.Contains([]string{"listen_ended", "doctor_listen", "claim_single"}, verb) {
+			continue // the first two have no plan; lock_claims, which precedes the third, disables JIT
+		}
+		plan := one[string](f, "explain "+sql.Text(verb), f.arguments(verb, 0, nobody, "")[0]...)
+		require.Less(t, must.Get(strconv.ParseFloat(cost.FindStringSubmatch(plan)[1], 64)).In(t), 100_000.0, verb)
+	}
 }
 
 // Statistics taken while nothing runs make the index of running items the smallest, and a plan made then is kept.

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,16 +22,12 @@ func written(t *testing.T, name, text string) string {
 
 func TestEveryOptionMayStandInAFile(t *testing.T) {
 	t.Parallel()
-	lines := []string{"---"}
 	for _, o := range RunOptions {
-		lines = append(lines, o.key()+": "+differing[o.Flag])
 		alone := written(t, "one.yaml", o.key()+": "+differing[o.Flag]+"\n")
 		inFile := configured(t, nil, "--config", alone)
 		byFlag := configured(t, nil, "--"+o.Flag+"="+differing[o.Flag])
 		require.Equal(t, byFlag, inFile, o.Flag)
 	}
-	c := configured(t, map[string]string{"PGDISPATCH_CONFIG": written(t, "all.yaml", strings.Join(lines, "\n"))})
-	require.Equal(t, "shop", c.Temporal.Namespace)
 }
 
 func TestFlagBeatsVariableBeatsFileBeatsDefault(t *testing.T) {

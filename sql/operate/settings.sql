@@ -9,7 +9,7 @@ select s.max_claims, s.paused, s.retention, s.dead_letter_retention, s.result_by
 -- $1 {"column": value} of those to change, $2 who. Returns the settings before and after. Writes nothing if nothing
 -- changes, so that the row as it is tells whether its last change is in the audit log: see paused_by.
 with was as materialized (
-    select s as held from pgdispatch.settings s for update
+    select s as held from pgdispatch.settings s limit 1 for update
 ), wanted as materialized (
     select n as row from was w cross join lateral jsonb_populate_record(w.held, $1::jsonb) n
 ), changed as (
