@@ -277,7 +277,7 @@ func TestWhatRunsAsTheOwnerHasItsSearchPathPinned(t *testing.T) {
 
 func TestEveryRoleExecutesTheStatementsOfTheGoldenFile(t *testing.T) {
 	f, w := openFor(t, "PRO")
-	f.exec("select setval('pgdispatch.lease_tokens', 1000), set_config('jit', 'off', false)") // seeded items have the token 1
+	f.exec("select setval('pgdispatch.lease_tokens', 1000), set_config('jit', 'off', false)") // seeded items have token 1
 	text := "# Written by `make golden`: the statements of sql/ that each role could execute on a real server.\n\n"
 	for _, verb := range sql.Verbs() {
 		line := verb + ":"

@@ -127,7 +127,7 @@ func audited(t *testing.T) fixture {
 
 func TestEveryStatementMakesOnlyTheMovesOfItsHeader(t *testing.T) {
 	f := audited(t)
-	f.exec("select setval('pgdispatch.lease_tokens', 1000), set_config('jit', 'off', false)") // seeded items have the token 1
+	f.exec("select setval('pgdispatch.lease_tokens', 1000), set_config('jit', 'off', false)") // seeded items have token 1
 	w := f.tenant("PRO")
 	for _, verb := range sql.Verbs() {
 		declared := header(t, verb)
