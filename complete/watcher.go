@@ -296,7 +296,7 @@ func (w *Watcher) adopt(ctx context.Context) {
 		}
 		delete(w.later, id)
 	}
-	w.wants = room <= 0 || len(executions) >= room
+	w.wants = room <= 0 || len(executions) >= room || len(w.excess) > 0
 	w.mu.Unlock()
 	for _, execution := range executions {
 		w.Watch(execution)

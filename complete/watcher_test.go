@@ -127,6 +127,20 @@ func TestAdoptsNothingWhenThereIsNoRoom(t *testing.T) {
 	})
 }
 
+func TestWhatIsGivenUpDuringAnAdoptionIsAdoptedNext(t *testing.T) {
+	bubble(t, func(t *testing.T, p *post) {
+		p.MaxWatches = 1
+		p.onAdopt = func(int, []string) ([]temporal.Execution, error) {
+			p.Watch("e1", "run-1") // takes the only place, for a moment
+			p.Watch("e2", "run-2")
+			return nil, nil
+		}
+		p.run()
+		looptest.Pass(5 * tendInterval / 2)
+		require.Greater(t, len(p.seen().adopts), 1)
+	})
+}
+
 func TestWaitIsRepeatedAndItsErrorLoggedWhenItChanges(t *testing.T) {
 	bubble(t, func(t *testing.T, p *post) {
 		p.onWait = func(_ context.Context, e temporal.Execution) (temporal.End, error) {
