@@ -197,6 +197,9 @@ func (p *simPostgres) close(tx *simTx, commits bool) {
 	for _, adds := range tx.paces {
 		adds()
 	}
+	for n := range tx.started { // the clock may have been set back since
+		tx.started[n].at = earlier(tx.started[n].at, p.now)
+	}
 	p.starts, p.started = append(p.starts, tx.starts...), append(p.started, tx.started...)
 	if p.epoch == (Epoch{}) {
 		p.epoch = tx.epoch
