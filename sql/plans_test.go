@@ -233,8 +233,7 @@ func TestFunctionsThatDisableAPlanTypeDisableJITToo(t *testing.T) {
 	require.Empty(t, all[string](f, "select proname::text from pg_proc where "+compiles))
 }
 
-// Postgres compiles a statement whose plan costs more than jit_above_cost, each time it runs: that takes half a second.
-// Connections of psql or through a pooler enable JIT.
+// Without the settings of Planning, Postgres compiles a plan that costs more than jit_above_cost, for half a second.
 func TestNoStatementIsCompiled(t *testing.T) {
 	f := open(t)
 	cost := regexp.MustCompile(`\.\.([0-9.]+)`)

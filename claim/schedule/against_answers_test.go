@@ -289,7 +289,6 @@ func (w *twins) arrives(seen snapshot, reallySaw string) {
 		}
 		want = append(want, text)
 	}
-	want = slices.DeleteFunc(want, func(text string) bool { return text == "" })
 	for _, row := range w.really("arrivals", reallySaw, w.reallySaw, most) {
 		got[row["xid"]] += fmt.Sprint(uuid.UUID(row["workspace_id"].([16]byte)), row["priority"], row["limit_key"],
 			row["due"].(time.Time).UnixMicro(), " ")

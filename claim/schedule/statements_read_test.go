@@ -94,7 +94,8 @@ func (s *Simulated) Load(xid int64, after *Waiting, most int) (SimulatedHead, []
 func (s *Simulated) Arrivals(before, seen string, most int) map[int64][]Waiting {
 	arrivals := map[int64][]Waiting{}
 	for _, r := range s.rows {
-		if _, known := arrivals[r.xid]; !known && !decodeSnapshot(before).sees(r.xid) && decodeSnapshot(seen).sees(r.xid) {
+		if _, known := arrivals[r.xid]; !known && r.status == rowWaits && !decodeSnapshot(before).sees(r.xid) &&
+			decodeSnapshot(seen).sees(r.xid) {
 			_, arrivals[r.xid] = s.Load(r.xid, nil, most)
 		}
 	}

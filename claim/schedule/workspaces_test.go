@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -193,4 +195,136 @@ func TestAHintOfATimeThatThereIsNotIsNoHint(t *testing.T) {
 	}
 	p := d.s.Propose(d.now, Want{Free: 1})
 	require.Equal(t, d.items[0].due, p.Entries[0].From.Due)
+}
+
+func TestATurnIsOfOneToFourItemsWhereMoreWaitThanThereAreWorkers(t *testing.T) {
+	for _, c := range []struct {
+		free, workspaces int
+		proposed         string
+	}{
+		{1, 3, "a@0*1"},
+		{2, 3, "a@0*2"},
+		{4, 3, "a@0*4"},
+		{5, 3, "a@0*4 b@0*1"},
+		{10, 3, "a@0*4 b@0*4 c@0*2"},
+		{12, 3, "a@0*4 b@0*4 c@0*4"},
+		{13, 3, "a@0*5 b@0*5 c@0*3"}, // every workspace gets an item: larger shares are fair, and need fewer entries
+		{30, 3, "a@0*10 b@0*10 c@0*10"},
+		{30, 1, "a@0*20"}, // no more items are known
+		{0, 3, ""},
+	} {
+		t.Run(c.proposed, func(t *testing.T) {
+			d := newDesk(t)
+			for n := range c.workspaces {
+				name := string(rune('a' + n))
+				d.tenant(name, 100)
+				d.waits(name, 0, 20, 0)
+			}
+			require.Equal(t, c.proposed, d.propose(c.free))
+		})
+	}
+}
+
+func TestNothingOvertakesItemsForWhichThereMayBeRoom(t *testing.T) {
+	for key, proposed := range map[string]string{
+		"":  "a@2*2",        // if there is only one, a slot is left for the next level of the workspace
+		"k": "a@1*1 b@-1*2", // if there is none, the key has room, for which the others leave a worker
+	} {
+		t.Run(proposed, func(t *testing.T) {
+			d := newDesk(t)
+			d.tenant("a", 3)
+			d.tenant("b", 9)
+			d.limits[scope{workspaceOf("a"), "k"}] = 2
+			for _, waits := range []struct{ priority, items int }{{2, 1 + 2*(1-len(key))}, {1, 1}, {0, 1}} {
+				for range waits.items {
+					d.addKeyed("a", key, waits.priority, d.now)
+				}
+			}
+			d.loads(d.levels(), Changed{})
+			require.Equal(t, "a1", d.claim(1))
+			d.waits("b", -1, 5, 0)
+			require.Equal(t, proposed, d.propose(3))
+		})
+	}
+}
+
+func TestAgeDecidesAShareOfALargeClaim(t *testing.T) {
+	d := newDesk(t)
+	d.tenant("a", 200)
+	d.tenant("b", 100)
+	d.waits("a", 9, 100, 0)
+	d.waits("b", 0, 9, 2*time.Minute)
+	d.claim(30)
+	require.Equal(t, "b@0*3 a@9*27", d.propose(30))
+}
+
+// besideVain starts items of workspace b, one after another, beside others that are asked for in vain, and requires
+// each claim to take it. It returns after how many claims nothing else is asked for.
+func (d *desk) besideVain(free int) (claims int) {
+	d.waits("b", 0, 1, time.Second)
+	for tries := 0; d.claim(free) == ""; tries++ {
+		require.Less(d.t, tries, 2, "its turn comes at the second claim at the latest")
+	}
+	for d.propose(free) != "" {
+		claims++
+		d.waits("b", 0, 1, time.Second)
+		require.Equal(d.t, fmt.Sprint("b", d.nextID), d.claim(free), "claim %d", claims)
+		d.ends("b", 1)
+	}
+	return claims
+}
+
+// Many workspaces are full, or many keys of one workspace. They delay no workspace that got an item when it was last
+// asked for, and each is asked for once.
+func TestWhatIsAskedForInVainDelaysNoWorkspaceThatGotItems(t *testing.T) {
+	t.Parallel()
+	eachSeed(t, 60, func(_ int, r *rand.Rand) {
+		d := &desk{truth: newTruth(), t: t, s: Schedule{Aging: time.Minute}}
+		full, free, keyed := 1+r.IntN(500), 1+r.IntN(100), r.IntN(2) == 0
+		d.tenant("a", 5000)
+		d.tenant("b", 5000)
+		if !keyed || r.IntN(2) == 0 {
+			d.waits("b", 0, 1, time.Second)
+			require.Equal(t, "b1", d.claim(free))
+		}
+		for n := range full {
+			name := fmt.Sprint(n)
+			if keyed {
+				d.limits[scope{workspaceOf("a"), name}] = 0
+				d.waitsKeyed("a", name, 0, 1)
+			} else {
+				d.tenant(name, 0)
+				d.waits(name, r.IntN(2)*3, 1, 0)
+			}
+		}
+		for range r.IntN(3) {
+			switch r.IntN(3) {
+			case 0:
+				d.s.LearnAll() // somebody changed a limit: all are asked for again
+			case 1: // a notification that arrives after the claim that took its item
+				if !keyed {
+					d.s.Learn(Change{Workspace: workspaceOf("b"), Waits: true, Due: d.now, Items: 1})
+					require.Empty(t, d.claim(free))
+				}
+			default:
+				require.LessOrEqual(t, d.besideVain(free), 1+2*full/free)
+			}
+		}
+		require.LessOrEqual(t, d.besideVain(free), 1+2*full/free)
+	})
+}
+
+// A level with many key queues must not delay the levels behind it either.
+func TestAnItemWithoutAKeyStartsBesideKeysThatAreAskedForInVain(t *testing.T) {
+	d := newDesk(t)
+	d.tenant("a", 5000)
+	for n := range 500 {
+		d.limits[scope{workspaceOf("a"), fmt.Sprint(n)}] = 0
+		d.waitsKeyed("a", fmt.Sprint(n), 0, 1)
+	}
+	d.waits("a", -1, 1, 0)
+	claims := 1
+	for ; d.claim(10) == ""; claims++ {
+		require.Less(t, claims, 60)
+	}
 }
