@@ -87,7 +87,7 @@ func TestAnItemOfAnActivityEndsAsTheActivityDoes(t *testing.T) {
 func TestAnActivityIsCancelledAndTerminatedByRequest(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	s.defineActivity("FREE", "Beat", `{"heartbeat_timeout": "1s", "retry_policy": {"maximum_attempts": 1}}`)
+	s.defineActivity("FREE", "Beat", `{"heartbeat_timeout": "5m", "retry_policy": {"maximum_attempts": 1}}`)
 	s.defineActivity("FREE", "Hang", "{}")
 	s.replica("PGDISPATCH_POLL_INTERVAL=1h").ready()
 	cancelled, terminated := s.enqueue("FREE", "Beat", 1)[0], s.enqueue("FREE", "Hang", 1)[0]

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -10,11 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	temporallog "go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc"
 
 	"github.com/pgdispatch/pgdispatch/complete"
@@ -29,21 +27,14 @@ func (s *stack) reportingWorker() (queue string) {
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	require.NoError(s.t, err)
-	reporter := finish.New(&complete.Postgres{DB: pool}, nil)
+	reporter := finish.New(&complete.Postgres{DB: pool}, slog.New(slog.NewTextHandler(s.t.Output(), nil)))
 	c, err := client.Dial(
 		client.Options{HostPort: temporalAddress(s.t), Logger: temporallog.NewStructuredLogger(newQuietLogger()),
 			ConnectionOptions: client.ConnectionOptions{
 				DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(reporter.Intercept)}}})
 	require.NoError(s.t, err)
 	queue = s.queue + "-reporting"
-	w := worker.New(c, queue, worker.Options{})
-	for name, function := range workflows {
-		w.RegisterWorkflowWithOptions(function, workflow.RegisterOptions{Name: name})
-	}
-	for name, function := range activities {
-		w.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
-	}
-	require.NoError(s.t, w.Start())
+	w := startWorker(s.t, c, queue)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- reporter.Run(ctx) }()
@@ -72,7 +63,7 @@ func TestAWorkerSaysWhatHasEndedOfActivitiesAndOfWorkflowsWithTheirOwnIDs(t *tes
 	require.Equal(t, "activity FAILED FAILED the oven is cold (Oven): no gas", s.ended(breaks))
 	s.workspace["reject"] = s.workspace["PRO"]
 	id := uuid.NewString() // of a workflow and an activity
-	s.defineActivity("PRO", "Beat", `{"heartbeat_timeout": "10s"}`)
+	s.defineActivity("PRO", "Beat", `{"heartbeat_timeout": "5m"}`)
 	workflow, activity := s.enqueueAs("reject", "Hold", id), s.enqueueAs("reject", "Beat", id)
 	s.eventually(func() bool { return s.statusOf(activity) == "DISPATCHED" }, "both run")
 	s.exec("select pgdispatch.request_cancel($1)", activity)

@@ -52,7 +52,19 @@ func newStackOn(t testing.TB, url string) *stack {
 	s.client, err = client.Dial(client.Options{HostPort: s.temporal, Logger: quiet})
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
-	w := worker.New(s.client, s.queue, worker.Options{})
+	t.Cleanup(startWorker(t, s.client, s.queue).Stop)
+
+	for _, plan := range []string{"FREE", "PRO", "ENTERPRISE"} {
+		s.workspace[plan] = s.addWorkspace(plan)
+	}
+	return s
+}
+
+// startWorker starts a worker of all workflows and activities. It sends heartbeats often, so that an activity learns of
+// a cancellation long before a heartbeat timeout that a loaded machine could exceed.
+func startWorker(t testing.TB, c client.Client, queue string) worker.Worker {
+	t.Helper()
+	w := worker.New(c, queue, worker.Options{MaxHeartbeatThrottleInterval: 100 * time.Millisecond})
 	for name, function := range workflows {
 		w.RegisterWorkflowWithOptions(function, workflow.RegisterOptions{Name: name})
 	}
@@ -60,12 +72,7 @@ func newStackOn(t testing.TB, url string) *stack {
 		w.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 	}
 	require.NoError(t, w.Start())
-	t.Cleanup(w.Stop)
-
-	for _, plan := range []string{"FREE", "PRO", "ENTERPRISE"} {
-		s.workspace[plan] = s.addWorkspace(plan)
-	}
-	return s
+	return w
 }
 
 // addWorkspace inserts a workspace with one definition for each of the worker's workflow types.
