@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -29,7 +30,10 @@ type requests struct {
 	signals  []signalRow
 	stops    []stopRow
 	takes    int
-	received []string // by Temporal: the requests of signals and stops, each once
+	away     error           // of takes of stop requests
+	asked    int             // to stop
+	refuses  func(int) error // the nth time
+	received []string        // by Temporal: the requests of signals and stops, each once
 }
 
 type signalRow struct {
@@ -40,8 +44,9 @@ type signalRow struct {
 
 type stopRow struct {
 	temporal.Stop
-	due  time.Time
-	done bool
+	due      time.Time
+	done     bool
+	problems []string
 }
 
 func (r *requests) TakeSignals(_ context.Context, settled []SettledSignal, _ []string,
@@ -99,7 +104,8 @@ func (r *requests) receive(request string) {
 }
 
 func (r *requests) TakeStops(_ context.Context, atMost int) (stops []temporal.Stop, open bool, err error) {
-	if err := r.calls.Do("take stops", func() { stops, open = r.takeStops(atMost) }); err != nil {
+	err = r.calls.Do("take stops", func() { stops, open = r.takeStops(atMost) })
+	if err = cmp.Or(err, r.away); err != nil {
 		return nil, false, err
 	}
 	return stops, open, nil
@@ -121,7 +127,16 @@ func (r *requests) takeStops(atMost int) (stops []temporal.Stop, open bool) {
 }
 
 func (r *requests) Stop(_ context.Context, stop temporal.Stop) error {
-	return r.calls.Do("stop", func() { r.receive(stop.ID + " stops") })
+	r.mu.Lock()
+	r.asked++
+	asked := r.asked
+	r.mu.Unlock()
+	if r.refuses != nil {
+		if err := r.refuses(asked); err != nil {
+			return err
+		}
+	}
+	return r.calls.Do("stop", func() { r.receive(stop.ID + " " + stop.How) })
 }
 
 func (r *requests) StopDone(_ context.Context, stop temporal.Stop, problem string) error {
@@ -129,8 +144,8 @@ func (r *requests) StopDone(_ context.Context, stop temporal.Stop, problem strin
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for n := range r.stops {
-			if r.stops[n].ID == stop.ID {
-				r.stops[n].done = problem == ""
+			if row := &r.stops[n]; row.ID == stop.ID {
+				row.done, row.problems = problem == "", append(row.problems, problem)
 			}
 		}
 	})
@@ -184,6 +199,6 @@ func TestWhicheverCallFailsEveryStopArrives(t *testing.T) {
 			r.stops = append(r.stops, stopRow{Stop: temporal.Stop{Execution: temporal.Execution{ID: id}, How: "CANCEL"}})
 		}
 		s := &Stopper{Store: r, Temporal: r, Wake: make(chan struct{}, 1), Log: slog.New(&logtest.Book{})}
-		runInTrouble(t, r, s.Run, []string{"a stops", "b stops", "c stops"})
+		runInTrouble(t, r, s.Run, []string{"a CANCEL", "b CANCEL", "c CANCEL"})
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
 	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
+	"github.com/pgdispatch/pgdispatch/internal/troubletest"
 )
 
 // signalDesk is where signals are kept, each of an execution of its own, and Temporal, for a synctest bubble.
@@ -261,106 +262,62 @@ func TestAReplicaThatStopsLeavesItsSignalsToOthersAtOnce(t *testing.T) {
 	})
 }
 
-// stopDesk is the store of stop requests and Temporal, for a synctest bubble.
-type stopDesk struct {
-	mu       sync.Mutex
-	open     []temporal.Stop
-	takes    int
-	takeErr  error
-	asked    []string
-	answer   error
-	settled  []string // execution=problem
-	panicked bool
-}
-
-func (d *stopDesk) TakeStops(context.Context, int) ([]temporal.Stop, bool, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.takes++
-	return d.open, len(d.open) > 0, d.takeErr
-}
-
-func (d *stopDesk) StopDone(_ context.Context, stop temporal.Stop, problem string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.settled = append(d.settled, stop.ID+"="+problem)
-	if problem == "" {
-		d.open = nil
-	}
-	return nil
-}
-
-func (d *stopDesk) Stop(_ context.Context, stop temporal.Stop) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.asked = append(d.asked, stop.How+" "+stop.ID)
-	if d.panicked {
-		panic("boom")
-	}
-	return d.answer
-}
-
-// answers changes Temporal's answer from now on.
-func (d *stopDesk) answers(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.panicked, d.answer = false, err
-}
-
 // stopping runs a stopper in a bubble.
-func stopping(t *testing.T, test func(d *stopDesk, wake func(), log *logtest.Book)) {
+func stopping(t *testing.T, test func(r *requests, wake func(), log *logtest.Book)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d, log, bell := &stopDesk{}, &logtest.Book{}, make(chan struct{}, 1)
-		s := &Stopper{Store: d, Temporal: d, Wake: bell, Log: slog.New(log)}
-		looptest.Run(t, s.Run)
+		r, log, bell := &requests{calls: &troubletest.Calls{}}, &logtest.Book{}, make(chan struct{}, 1)
+		looptest.Run(t, (&Stopper{Store: r, Temporal: r, Wake: bell, Log: slog.New(log)}).Run)
 		synctest.Wait()
-		test(d, func() { bell <- struct{}{}; synctest.Wait() }, log)
+		test(r, func() { bell <- struct{}{}; looptest.Pass(time.Second / 2) }, log)
 	})
 }
 
 func TestARequestIsCarriedOutAtOnceAndOnce(t *testing.T) {
-	stopping(t, func(d *stopDesk, wake func(), log *logtest.Book) {
-		require.Equal(t, 1, d.takes, "requests made while no replica ran")
+	stopping(t, func(r *requests, wake func(), log *logtest.Book) {
+		require.Equal(t, 1, r.takes, "requests made while no replica ran")
 		looptest.Pass(time.Hour)
-		require.Equal(t, 1, d.takes, "no polling without open requests")
-		d.open = []temporal.Stop{{Execution: temporal.Execution{ID: "e1"}, How: "CANCEL", RequestedBy: "ann"},
-			{Execution: temporal.Execution{ID: "e2"}, How: "TERMINATE"}}
+		require.Equal(t, 1, r.takes, "no polling without open requests")
+		r.stops = []stopRow{{Stop: temporal.Stop{Execution: temporal.Execution{ID: "e1"}, How: "CANCEL", RequestedBy: "ann"}},
+			{Stop: temporal.Stop{Execution: temporal.Execution{ID: "e2"}, How: "TERMINATE"}}}
 		wake()
-		require.Equal(t, []string{"CANCEL e1", "TERMINATE e2"}, d.asked)
-		require.Equal(t, []string{"e1=", "e2="}, d.settled)
+		require.ElementsMatch(t, []string{"e1 CANCEL", "e2 TERMINATE"}, r.received)
 		looptest.Pass(time.Hour)
-		require.Len(t, d.asked, 2)
-		require.Equal(t, 3, d.takes, "one more look finds no open request")
+		require.Equal(t, 2, r.asked)
+		require.Equal(t, 3, r.takes, "one more look finds no open request")
 		require.Equal(t, "ann", log.Value("Asked Temporal to stop an execution", "requested_by"))
 	})
 }
 
 func TestARequestIsRepeatedUntilTemporalHasTakenIt(t *testing.T) {
-	stopping(t, func(d *stopDesk, wake func(), log *logtest.Book) {
-		d.open = []temporal.Stop{{Execution: temporal.Execution{ID: "e1"}, How: "TERMINATE"}}
-		d.panicked = true
+	stopping(t, func(r *requests, wake func(), log *logtest.Book) {
+		r.stops = []stopRow{{Stop: temporal.Stop{Execution: temporal.Execution{ID: "e1"}, How: "TERMINATE"}}}
+		r.refuses = func(asked int) error {
+			switch {
+			case asked == 1:
+				panic("boom")
+			case asked < 12:
+				return errors.New("connection refused")
+			}
+			return nil
+		}
 		wake()
-		d.answers(errors.New("connection refused"))
-		looptest.Pass(10*stopPause + stopPause/2)
-		d.answers(nil)
-		looptest.Pass(stopPause)
-		require.Len(t, d.asked, 12)
-		require.Equal(t, "e1=panic: boom", d.settled[0])
-		require.Equal(t, "e1=connection refused", d.settled[1])
-		require.Equal(t, "e1=", d.settled[11])
-		errs := log.Errors(slog.LevelWarn)
-		require.Equal(t, []string{"panic: boom", "connection refused"}, errs, "each error is logged once")
+		looptest.Pass(11 * takenFor)
+		require.Equal(t, 12, r.asked)
+		require.Equal(t, []string{"e1 TERMINATE"}, r.received)
+		require.Equal(t, "panic: boom", r.stops[0].problems[0])
+		require.Equal(t, "connection refused", r.stops[0].problems[10])
+		require.Equal(t, []string{"panic: boom", "connection refused"}, log.Errors(slog.LevelWarn), "each is logged once")
 	})
 }
 
 func TestADatabaseThatIsAwayIsAskedAgain(t *testing.T) {
-	stopping(t, func(d *stopDesk, wake func(), log *logtest.Book) {
-		d.takeErr = errors.New("connection refused")
+	stopping(t, func(r *requests, wake func(), log *logtest.Book) {
+		r.away = errors.New("connection refused")
 		wake()
-		looptest.Pass(3*stopPause + stopPause/2)
-		require.Equal(t, 5, d.takes)
+		looptest.Pass(3 * stopPause)
+		require.Equal(t, 5, r.takes)
 		require.Equal(t, []string{"connection refused"}, log.Errors(slog.LevelWarn))
 	})
 }

@@ -24,17 +24,6 @@ func TestAWorkspaceGoesBeyondItsLimitWhileNoOtherNeedsTheWorkers(t *testing.T) {
 	require.Equal(t, "a6", d.claim(9))
 }
 
-func TestABurstComesAfterAllWorkspacesThatAreWithinTheirLimits(t *testing.T) {
-	d := newDesk(t)
-	d.burst("a", 1, 9)
-	d.tenant("b", 9)
-	d.waits("a", 100, 9, time.Hour) // neither its priority nor its age helps it
-	require.Equal(t, "a1", d.claim(1))
-	d.waits("b", -100, 2, 0)
-	require.Equal(t, "b@-100*2 a@100*1", d.propose(3))
-	require.Equal(t, "b10 b11 a2", d.claims(3))
-}
-
 func TestBurstsTakeTurnsByPriorityAndThenByTheLeastRecentlyServed(t *testing.T) {
 	d := newDesk(t)
 	for _, name := range []string{"a", "b", "c"} {

@@ -8,51 +8,93 @@ import (
 	"testing"
 )
 
-// Choices is a source of random numbers that remembers what it gave, so that a run can be repeated with some of its
-// choices left out. After a given list it gives what makes rand.IntN return 0.
+// Choices is a source of random numbers. It remembers what it gave each step: a run can be repeated without some steps.
 type Choices struct {
-	list  []uint64
-	at    int
+	steps []step
+	at    int       // the step
+	given int       // to this step
 	seeds *rand.PCG // nil: only the list
+	rest  *rand.PCG // in place of the steps that a list does not have; nil while it has the step
+}
+
+// step is what a step of a part of the run was given. The first step makes the world.
+type step struct {
+	part    int
+	numbers []uint64
 }
 
 // SeededChoices are those of a seed.
-func SeededChoices(seed uint64) *Choices { return &Choices{seeds: rand.NewPCG(seed, 9)} }
+func SeededChoices(seed uint64) *Choices {
+	return &Choices{steps: []step{{}}, seeds: rand.NewPCG(seed, 9)}
+}
 
-// Uint64 implements rand.Source.
+// Uint64 implements rand.Source. After what a given list has for a step, it returns what makes rand.IntN return 0.
 func (c *Choices) Uint64() uint64 {
 	const least = 1<<44 - 1 // not zero, which rand.IntN draws again
+	now := &c.steps[c.at]
 	switch {
-	case c.at < len(c.list):
+	case c.rest != nil:
+		return c.rest.Uint64()
+	case c.given < len(now.numbers):
 	case c.seeds == nil:
 		return least
 	default:
-		c.list = append(c.list, c.seeds.Uint64())
+		now.numbers = append(now.numbers, c.seeds.Uint64())
 	}
-	c.at++
-	return c.list[c.at-1]
+	c.given++
+	return now.numbers[c.given-1]
 }
 
-// Over reports whether all choices of a given list were made.
-func (c *Choices) Over() bool { return c.seeds == nil && c.at >= len(c.list) }
+// Next begins a step of a part. It returns false if a given list has no further step of that part.
+func (c *Choices) Next(part int) bool {
+	if c.seeds != nil {
+		c.steps = append(c.steps, step{part: part})
+	}
+	next := c.at + 1
+	for next < len(c.steps) && c.steps[next].part < part {
+		next++
+	}
+	if next == len(c.steps) || c.steps[next].part > part {
+		if c.rest == nil {
+			c.rest = rand.NewPCG(1, 2)
+		}
+		return false
+	}
+	c.at, c.given, c.rest = next, 0, nil
+	return true
+}
 
-// Shrink repeats a failing run with chunks of its choices left out, and keeps leaving them out while the run still
-// fails. The chunks become ever smaller. It makes at most mostShrinks runs.
+// Steps is how many steps have begun that the choices decided.
+func (c *Choices) Steps() int { return c.at }
+
+// Shrink repeats a failing run with chunks of its steps left out, and keeps leaving them out while the run still fails.
+// The chunks become ever smaller. Then it leaves out the last choices of each step. It makes at most mostShrinks runs.
 func Shrink(c *Choices, fails func(*Choices) bool) {
 	const mostShrinks = 3000
-	shortest, runs := slices.Clone(c.list[:c.at]), 0
-	for size := len(shortest) / 2; runs < mostShrinks && size > 0; size /= 2 {
-		before := len(shortest)
-		for from := 0; from < len(shortest) && runs < mostShrinks; runs++ {
-			without := slices.Concat(shortest[:from], shortest[min(from+size, len(shortest)):])
-			if run := (&Choices{list: without}); fails(run) {
-				shortest = without[:min(run.at, len(without))]
-			} else {
-				from += size
+	shortest, runs := c.steps[:c.at+1], 0
+	try := func(from, to int, instead ...step) bool {
+		run := &Choices{steps: slices.Concat(shortest[:from], instead, shortest[min(to, len(shortest)):])}
+		if runs++; runs > mostShrinks || !fails(run) {
+			return false
+		}
+		shortest = run.steps[:run.at+1]
+		return true
+	}
+	for before := 0; before != len(shortest); {
+		before = len(shortest)
+		for size := len(shortest) / 2; size > 0; size /= 2 {
+			for from := 1; from < len(shortest); {
+				if !try(from, from+size) {
+					from += size
+				}
 			}
 		}
-		if len(shortest) < before {
-			size = min(2*size, len(shortest)) * 2 // larger chunks may go now
+	}
+	for i := 0; i < len(shortest); i++ {
+		for n := len(shortest[i].numbers); n > 0 && i < len(shortest); n /= 2 {
+			if !try(i, i+1, step{shortest[i].part, shortest[i].numbers[:n/2]}) {
+				break
+			}
 		}
 	}
 }

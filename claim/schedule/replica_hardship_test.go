@@ -18,15 +18,14 @@ func (w *world) left() int {
 // hardship lets something that lasts begin in an idle system, in some runs, and ends it once all items have ended that
 // can in spite of it.
 func (w *world) hardship() string {
-	kind, keeps := w.steps%80, w.steps%160 > 79
 	switch w.lies {
 	case "":
 	case "open transactions are not told":
-		kind, keeps = 0, true
+		w.kind, w.keeps = 0, true
 	case "items are parked twice":
-		kind = 4
+		w.kind = 4
 	case "retention is not read":
-		kind = 10
+		w.kind = 10
 	default: // it is seen without
 		return ""
 	}
@@ -34,21 +33,21 @@ func (w *world) hardship() string {
 	for _, r := range w.replicas {
 		r.parked = nil
 	}
-	switch kind {
+	switch w.kind {
 	case 0, 1:
 		if w.quiet { // it is found by a compare, and so are parked items
 			return ""
 		}
 		w.mu.Lock()
-		if keeps {
-			w.keeps()
+		if w.keeps {
+			w.opensOne()
 		}
 		w.say("no trigger sees that item %d is enqueued", w.tables.InsertUnseen(0))
 		w.mu.Unlock()
 	case 2, 3:
 		w.mu.Lock()
 		w.changes(func(tx *schedule.SimulatedTx) { w.tables.Insert(tx, 0, "", 0, w.now()) })
-		w.keeps()
+		w.opensOne()
 		w.say("an application keeps item %d locked", w.tables.LockWaiting(w.kept))
 		w.mu.Unlock()
 		w.fill(3)
@@ -57,7 +56,7 @@ func (w *world) hardship() string {
 			return ""
 		}
 		w.commit(w.tables.InsertRefused)
-		for steps := 0; keeps && steps < 1000 && !w.rests(); steps++ {
+		for steps := 0; w.keeps && steps < 1000 && !w.rests(); steps++ {
 			w.step()
 		}
 	case 6, 7:
@@ -115,8 +114,8 @@ func (w *world) forgets() {
 	w.temporal.away = false
 }
 
-// keeps begins a transaction of an application that stays open.
-func (w *world) keeps() { w.kept, w.keptAt = w.tables.Begin(false), time.Now() }
+// opensOne begins a transaction of an application that stays open.
+func (w *world) opensOne() { w.kept, w.keptAt = w.tables.Begin(false), time.Now() }
 
 func (w *world) endsHardship() {
 	w.mu.Lock()

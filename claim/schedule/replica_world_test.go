@@ -31,6 +31,7 @@ type world struct {
 	choices    *schedule.Choices
 	lies       string // the planted mistake; empty if there is none
 	steps      int
+	part       int // 0 while there are faults
 	tables     *schedule.Simulated
 	temporal   temporalModel
 	replicas   []*replica
@@ -53,6 +54,10 @@ type world struct {
 	passedOver map[int64]bool        // items whose rows were found locked, or whose settle was rejected
 	kept       *schedule.SimulatedTx // an application's transaction that stays open
 	keptAt     time.Time
+	kind       int  // of the hardship that comes last
+	keeps      bool // a transaction open meanwhile
+	full       int  // the limit key that stays full after the faults
+	deletes    bool // the limit of that key, to give it room
 
 	mu    sync.Mutex // held by whoever changes the world
 	calls []*call
@@ -85,6 +90,7 @@ func newWorld(choices *schedule.Choices, quiet bool, lies string) *world {
 	for range w.IntN(3) {
 		w.limitsKey(1)
 	}
+	w.kind, w.keeps, w.full, w.deletes = w.IntN(80), w.IntN(2) > 0, w.IntN(3), w.IntN(2) > 0
 	return w
 }
 
@@ -119,7 +125,9 @@ func (w *world) count(what string) { w.counts[what]++ }
 func (w *world) step() {
 	synctest.Wait()
 	w.mu.Lock()
-	w.steps++
+	if w.steps++; w.calm {
+		w.choices.Next(w.part)
+	}
 	w.atOnce = 0
 	w.broken = cmp.Or(w.broken, w.wrong, w.beyondLeases())
 	passes := w.does()

@@ -18,7 +18,7 @@ var bursts = []mutant{
 		"./sql", "TestTheBurstLimitIsThePlansUnlessTheWorkspaceHasItsOwn"},
 	{"bursts come last", "a burst takes workers that a workspace within its limit waits for",
 		[]edit{{"schedule.Schedule.ripen", "case v.workspace.bursts():", "case false:"}},
-		"./claim/schedule", "TestABurstComesAfterAllWorkspacesThatAreWithinTheirLimits"},
+		"./claim/schedule", "TestBurstsOfManyWorkspacesAtRandom"},
 	{"bursts wait for what is not asked for yet", "a burst overtakes a lower priority that a claim holds back",
 		[]edit{{"schedule.Schedule.Propose", "if d.burst = true; !d.shut {", "if d.burst = true; true {"}},
 		"./claim/schedule", "TestBurstsOfManyWorkspacesAtRandom"},
