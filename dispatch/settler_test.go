@@ -43,8 +43,6 @@ func said(s claim.Settlement) string {
 	return string(s.Verb) + answered + ": " + s.Error
 }
 
-// With one worker more than items a worker stays free, so no claim carries the settlements of the settler.
-
 func TestSettleIsGivenUpWhenTheLeaseCannotLastAnyLonger(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, d *desk) {
 		d.enqueue(1)
@@ -55,7 +53,8 @@ func TestSettleIsGivenUpWhenTheLeaseCannotLastAnyLonger(t *testing.T) {
 		require.Equal(t, "connection refused", d.log.Value("Lease lost", "error"))
 		require.Empty(t, d.seen().reported)
 		settles := len(d.seen().settles)
-		require.Less(t, settles, 60, "retries back off")
+		require.InDelta(t, d.Lease/settleCap, settles, 10, "retries back off to settleCap")
+		require.Empty(t, d.log.At(slog.LevelError))
 		d.enqueue(1)
 		d.rings(WakeNotification)
 		looptest.Pass(time.Second)
@@ -137,6 +136,7 @@ func TestSettleThatMovesNothingIsALostLease(t *testing.T) {
 	})
 }
 
+// With one worker more than items a worker stays free, so no claim carries the settlements of the settler.
 func TestWhatEndsDuringASettleGoesIntoTheNextOne(t *testing.T) {
 	bubble(t, 11, func(t *testing.T, d *desk) {
 		d.enqueue(10)

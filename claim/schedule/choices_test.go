@@ -91,10 +91,9 @@ func Shrink(c *Choices, fails func(*Choices) bool) {
 		}
 	}
 	for i := 0; i < len(shortest); i++ {
-		for n := len(shortest[i].numbers); n > 0 && i < len(shortest); n /= 2 {
-			if !try(i, i+1, step{shortest[i].part, shortest[i].numbers[:n/2]}) {
-				break
-			}
+		n, part := len(shortest[i].numbers), shortest[i].part
+		for n > 0 && i < len(shortest) && try(i, i+1, step{part, shortest[i].numbers[:n/2]}) {
+			n /= 2
 		}
 	}
 }
@@ -117,8 +116,7 @@ func eachSeed(t *testing.T, usual int, property func(seed int, r *rand.Rand)) {
 			t.Logf("seed %d", seed)
 		}
 	}()
-	for ; number > 0; number-- {
+	for end := seed + number; seed < end; seed++ {
 		property(seed, rand.New(rand.NewPCG(uint64(seed), 7)))
-		seed++
 	}
 }

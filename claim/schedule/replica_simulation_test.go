@@ -320,14 +320,15 @@ func TestAFailingRunIsShortened(t *testing.T) {
 		"notifies nobody":                 "have not (started|ended)",
 	} {
 		t.Run(lies, func(t *testing.T) {
-			t.Parallel()
 			least, quiet := 1000, lies == "notifies nobody"
 			for seed := uint64(0); seed < 50 && least >= 40; seed++ {
 				choices := schedule.SeededChoices(seed)
 				if w, said := simulate(t, choices, quiet, lies); said != "" {
 					short, why := shortest(t, choices, w, said)
 					require.Regexp(t, sees, why)
-					least = min(least, short.choices.Steps())
+					if least = min(least, short.steps); quiet { // it waits for ever after the steps that were chosen
+						least = short.choices.Steps()
+					}
 				}
 			}
 			require.Less(t, least, 40)
