@@ -1,9 +1,12 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -109,70 +112,85 @@ func TestHeartbeatThatFailsIsRepeatedSooner(t *testing.T) {
 	})
 }
 
-func TestHeldLeaseLastsFromTheSendingOfItsHeartbeat(t *testing.T) {
+// Whatever is claimed, renewed, settled and released, each lease is lost when a naive list of them says so.
+func TestLeasesAreLostWhenANaiveListSaysSo(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(10 * time.Second)
-		ctx, lose := context.WithCancelCause(t.Context())
-		defer h.release(h.add(&claim.Item{ID: 1, Token: 1, Deadline: time.Now().Add(10 * time.Second)}, lose))
-		sent := time.Now()
-		looptest.Pass(4 * time.Second) // the answer is slow
-		require.Zero(t, h.renewed(sent, h.all(), []int64{1}))
-		looptest.Pass(6*time.Second - 1)
-		require.NoError(t, ctx.Err())
-		looptest.Pass(1)
-		require.ErrorIs(t, context.Cause(ctx), claim.ErrLost)
-	})
+	for seed := range uint64(300) {
+		synctest.Test(t, func(t *testing.T) { beside(t, rand.New(rand.NewPCG(seed, 6)), fmt.Sprint("seed ", seed)) })
+	}
 }
 
-func TestALaterClaimOfAnItemEndsItsEarlierLease(t *testing.T) {
-	t.Parallel()
-	h := newHeld(time.Minute)
-	earlier, lose := context.WithCancelCause(t.Context())
-	h.add(&claim.Item{ID: 1, Token: 1, Deadline: time.Now().Add(time.Minute)}, lose)
-	h.add(&claim.Item{ID: 1, Token: 2, Deadline: time.Now().Add(time.Minute)}, func(error) {})
-	require.ErrorIs(t, context.Cause(earlier), claim.ErrLost)
+// listed is a lease in the list.
+type listed struct {
+	*lease
+	ends     time.Time
+	settling bool
 }
 
-func TestHeartbeatsAnswerIsNotHeldAgainstALaterClaim(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeld(10 * time.Second)
-		deadline := time.Now().Add(10 * time.Second)
-		first := h.add(&claim.Item{ID: 1, Token: 1, Deadline: deadline}, func(error) {})
-		asked := h.all()
-		h.release(first)
-		again, lose := context.WithCancelCause(t.Context())
-		defer h.release(h.add(&claim.Item{ID: 1, Token: 2, Deadline: deadline}, lose))
-		require.Zero(t, h.renewed(time.Now(), asked, nil))
-		require.NoError(t, again.Err())
-	})
-}
-
-func TestEachLeaseEndsAtItsOwnDeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h, began, ended := newHeld(10*time.Second), time.Now(), map[int64]time.Duration{}
-		hold := func(id int64, lasts time.Duration) *lease {
-			return h.add(&claim.Item{ID: id, Token: 1, Deadline: time.Now().Add(lasts)}, func(err error) {
-				require.ErrorIs(t, err, claim.ErrLost)
-				if _, told := ended[id]; !told {
-					ended[id] = time.Since(began)
-				}
-			})
+// beside does the same with leases and with a list of them, by item. A heartbeat may be answered late.
+func beside(t *testing.T, r *rand.Rand, seed string) {
+	t.Helper()
+	h, list, asked, sent := newHeld(10*time.Second), map[int64]*listed{}, []claim.Held(nil), time.Time{}
+	lost, told := map[int64]time.Time{}, map[int64]time.Time{} // by token
+	loses := func(l *listed, at time.Time) {
+		if !l.settling && !time.Now().Before(at) {
+			lost[l.token] = cmp.Or(lost[l.token], at)
 		}
-		hold(1, 5*time.Second)
-		hold(2, 9*time.Second)
-		hold(3, 3*time.Second) // earlier than the leases already held
-		h.release(hold(4, 2*time.Second))
-		h.settling(hold(5, 4*time.Second))
-		looptest.Pass(time.Minute)
-		hold(6, 0) // long after the last expiry
-		looptest.Pass(time.Second)
-		require.Equal(t, map[int64]time.Duration{1: 5 * time.Second, 2: 9 * time.Second, 3: 3 * time.Second, 6: time.Minute},
-			ended)
-		require.Len(t, h.all(), 5, "all but the one that was released")
-	})
+	}
+	for token := range int64(60) {
+		looptest.Pass(time.Duration(1+r.IntN(4000)) * time.Millisecond)
+		for _, l := range list {
+			loses(l, l.ends)
+		}
+		id, now := r.Int64N(5), time.Now()
+		switch l, n := list[id], r.IntN(8); {
+		case n < 3 || l == nil:
+			next := &listed{ends: now.Add(time.Duration(r.IntN(11)) * time.Second)}
+			next.lease = h.add(&claim.Item{ID: id, Token: token, Deadline: next.ends}, func(err error) {
+				require.ErrorIs(t, err, claim.ErrLost)
+				told[token] = cmp.Or(told[token], time.Now())
+			})
+			if list[id] = next; l != nil {
+				loses(l, now)
+				h.release(l.lease)
+				h.drop(&claim.Item{ID: id, Token: l.token})
+			}
+		case n == 3:
+			h.release(l.lease)
+			delete(list, id)
+		case n == 4:
+			h.drop(&claim.Item{ID: id, Token: l.token})
+			loses(l, now)
+			delete(list, id)
+		case n == 5:
+			h.settling(l.lease)
+			l.settling = true
+		case n == 6:
+			asked, sent = h.all(), now
+		default:
+			losses, renewed := 0, []int64(nil)
+			for _, a := range asked {
+				l, is := list[a.ID], r.IntN(3) > 0
+				if is {
+					renewed = append(renewed, a.ID)
+				}
+				switch holds := l != nil && l.token == a.Token; {
+				case holds && is:
+					l.ends = sent.Add(h.lease)
+				case holds && !l.settling:
+					loses(l, now)
+					losses++
+				}
+			}
+			require.Equal(t, losses, h.renewed(sent, asked, renewed), seed)
+		}
+		require.Len(t, h.all(), len(list), seed)
+	}
+	looptest.Pass(time.Minute)
+	for _, l := range list {
+		loses(l, l.ends)
+	}
+	require.Equal(t, lost, told, seed)
 }
 
 func TestALeaseThatIsLostWhileItsStartIsSettledDoesNotStopTheWorkersNextItem(t *testing.T) {
@@ -193,14 +211,7 @@ func TestALeaseThatIsLostWhileItsStartIsSettledDoesNotStopTheWorkersNextItem(t *
 			}
 			return fakeStore{d}.putBack(verb, batch), nil
 		}
-		d.onHeartbeat = func(held []claim.Held) (ids []int64, err error) {
-			for _, h := range held {
-				if h.ID != 1 {
-					ids = append(ids, h.ID)
-				}
-			}
-			return ids, nil
-		}
+		d.onHeartbeat = func([]claim.Held) ([]int64, error) { return []int64{2, 3}, nil }
 		d.enqueue(2)
 		d.run()
 		looptest.Pass(time.Second)

@@ -71,13 +71,7 @@ func (d *desk) endless() {
 		}
 		return batch, nil
 	}
-	d.onSettle = func(_ claim.Verb, batch []claim.Settlement) ([]int64, error) {
-		var ids []int64
-		for _, s := range batch {
-			ids = append(ids, s.ID)
-		}
-		return ids, nil
-	}
+	d.onSettle = func(_ claim.Verb, batch []claim.Settlement) ([]int64, error) { return idsOf(batch), nil }
 }
 
 func TestCallsSettleAtTheLimitOfANamespaceWhateverTheReplicas(t *testing.T) {

@@ -32,10 +32,7 @@ func TestAHeapGivesLevelsInOrder(t *testing.T) {
 			require.Empty(t, h.broken())
 		}
 		var walked []*level
-		h.walk(func(v *level) bool {
-			walked = append(walked, v)
-			return true
-		})
+		h.walk(func(v *level) bool { walked = append(walked, v); return true })
 		require.ElementsMatch(t, in, walked)
 		require.True(t, slices.IsSortedFunc(walked, func(a, b *level) int {
 			switch kind {
@@ -50,10 +47,7 @@ func TestAHeapGivesLevelsInOrder(t *testing.T) {
 			}
 		}))
 		visited := 0
-		h.walk(func(*level) bool {
-			visited++
-			return visited < 7
-		})
+		h.walk(func(*level) bool { visited++; return visited < 7 })
 		require.Equal(t, 7, visited)
 	}
 }
