@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -144,7 +145,9 @@ func (l lab) goTest(
 	if l.seeds > 0 {
 		cmd.Env = append(cmd.Env, fmt.Sprint("PGDISPATCH_SEEDS=", l.seeds))
 	}
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go passes it on to the test
+	// The group includes the test, which go does not stop.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = 10 * time.Second
 	output := &firstFailure{stop: stop}
 	cmd.Stdout, cmd.Stderr = output, output
