@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -83,7 +84,7 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 	if next := m.schedule.Next(now); !next.IsZero() {
 		batch.LookAgainIn = max(next.Sub(now), 0)
 	}
-	if m.seen == "" || len(m.unread) > 0 { // what the schedule waits for may be wrong, or there is more to read
+	if m.seen == "" || slices.ContainsFunc(m.unread, m.canRead) { // what the schedule waits for may be wrong
 		batch.LookAgainIn = 0
 	}
 	return batch, settled, nil

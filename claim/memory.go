@@ -172,6 +172,9 @@ func (m *memory) holdsUp(page unread) bool {
 		m.lookedAt.Sub(m.comparedAt) < compareLimit
 }
 
+// canRead reports whether the next look may read a page.
+func (m *memory) canRead(page unread) bool { return !m.holdsUp(page) }
+
 // applyNotifications applies notification payloads. It returns false if one of them does not name a known workspace or
 // a usable time, so that a look is needed.
 func (m *memory) applyNotifications(payloads []string) (named bool) {

@@ -50,35 +50,29 @@ func TestACompareWaitsForATransactionThatHasBeenOpenForLongButNotForEver(t *test
 	long := b.open("select")
 	var running string
 	require.NoError(t, long.QueryRow(t.Context(), "select pg_current_xact_id()::text").Scan(&running))
-	look := func() int { return b.want(Wanted{Look: true, Quiet: true}).Unannounced }
+	look := func() Batch { return b.want(Wanted{Look: true, Quiet: true}) }
 	b.hidden(b.NewWorkspace("first", 5), 0, 0, "3")
-	require.Eventually(t, func() bool { return look() == 0 && b.memory.oldest == running },
+	require.Eventually(t, func() bool { return look().Unannounced == 0 && b.memory.oldest == running },
 		10*time.Second, time.Millisecond, "those of other databases end")
 	b.memory.oldestAt = b.memory.lookedAt.Add(-openFor)
 	b.memory.comparedAt = time.Now().Add(-compareLimit / 2)
 	for range 3 {
-		require.Zero(t, look(), "the transaction may have enqueued much")
+		batch := look()
+		require.Zero(t, batch.Unannounced, "the transaction may have enqueued much")
+		require.Negative(t, batch.LookAgainIn, "the next wake-up or poll is early enough")
 	}
 	b.memory.unread = append(b.memory.unread, unread{xid: &running})
-	require.Zero(t, look())
+	require.Zero(t, look().Unannounced)
 	require.Len(t, b.memory.unread, 1, "another page does not wait with it")
 	b.memory.comparedAt = b.memory.lookedAt.Add(-compareLimit)
-	require.Equal(t, 1, look(), "it has waited long enough")
+	require.Equal(t, 1, look().Unannounced, "it has waited long enough")
 
 	b.hidden(b.NewWorkspace("second", 5), 0, 0, "3")
 	b.memory.comparedAt = time.Now().Add(-compareLimit / 2)
-	require.Zero(t, look())
+	require.Zero(t, look().Unannounced)
 	require.NoError(t, long.Rollback(t.Context()))
-	require.Zero(t, look(), "the transaction may still run")
-	require.Equal(t, 1, look())
-}
-
-func (b *bench) ids(batch Batch) []int64 {
-	ids := []int64{}
-	for _, item := range batch.Items {
-		ids = append(ids, item.ID)
-	}
-	return ids
+	require.Zero(t, look().Unannounced, "the transaction may still run")
+	require.Equal(t, 1, look().Unannounced)
 }
 
 func TestRowsThatNoTriggerSawAreFoundWithinAMinuteAndCountedOnce(t *testing.T) {
@@ -94,8 +88,11 @@ func TestRowsThatNoTriggerSawAreFoundWithinAMinuteAndCountedOnce(t *testing.T) {
 	require.Equal(t, 2, found.Unannounced, "two workspaces have due items")
 	require.Zero(t, b.aMinuteLater(Wanted{AtMost: 0}).Unannounced, "the items are known")
 	var given []int64
-	for batch.More = true; batch.More; given = append(given, b.ids(batch)...) {
+	for batch.More = true; batch.More; {
 		batch = b.claim(10)
+		for _, item := range batch.Items {
+			given = append(given, item.ID)
+		}
 	}
 	require.ElementsMatch(t, want, given)
 	require.Zero(t, b.aMinuteLater(Wanted{AtMost: 10}).Unannounced)
@@ -107,7 +104,7 @@ func TestAnUrgentRowThatNobodyAnnouncedGoesFirstOnceItIsFound(t *testing.T) {
 	b.claim(1)
 	urgent := b.hidden(b.Shop.Shop, 5, 0, "3")
 	found := b.aMinuteLater(Wanted{AtMost: 1})
-	require.Equal(t, []int64{urgent}, b.ids(found))
+	require.Equal(t, urgent, found.Items[0].ID)
 	require.Equal(t, 1, found.Unannounced)
 }
 

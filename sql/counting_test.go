@@ -248,9 +248,7 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 // hidden inserts items as logical replication does: triggers do not fire, and their transaction belongs to another
 // cluster.
 func (f fixture) hidden(w tenant, n int, xid string) (ids []int64) {
-	f.untriggered(func(in fixture) {
-		ids = in.insert(w, n, "enqueue_xid", "$4::text::xid8", xid)
-	})
+	f.untriggered(func(in fixture) { ids = in.insert(w, n, "enqueue_xid", "$4::text::xid8", xid) })
 	return ids
 }
 

@@ -155,9 +155,7 @@ func TestReleaseOwnedGivesBackAReplicasOwnClaimsOnly(t *testing.T) {
 func TestAHolderThatComesBackClearsTheSuspicion(t *testing.T) {
 	f, w := openFor(t, "FREE")
 	id := f.item(w)
-	lost := func() int {
-		return column[int](f, id, "lost_lease_count")
-	}
+	lost := func() int { return column[int](f, id, "lost_lease_count") }
 	f.claim(1)
 	f.expire(id)
 	again := f.claim(1)

@@ -274,9 +274,7 @@ func TestOnlyASessionThatSurelyHoldsTheNotificationQueueIsNamed(t *testing.T) {
 	f.exec("create role stranger login")
 	f.exec("create role replica login in role pgdispatch_dispatcher")
 	sweeps, claims := connectAs(t, cluster, "replica"), connectAs(t, cluster, "replica")
-	named := func() *notify.Holder {
-		return must.Get(notify.QueueHolder(t.Context(), sweeps)).In(t)
-	}
+	named := func() *notify.Holder { return must.Get(notify.QueueHolder(t.Context(), sweeps)).In(t) }
 	require.Nil(t, named(), "nobody is in a transaction")
 	begin := func(conn *pgx.Conn) {
 		for _, statement := range []string{"begin", "select 1"} {
@@ -306,9 +304,7 @@ func TestAStrangerWhoFillsTheNotificationQueueStopsNoEnqueue(t *testing.T) {
 	cluster, f := ownCluster(t)
 	w := f.tenant("PRO")
 	sweeps := &sweeper.Postgres{DB: f.pool, Owner: "replica"}
-	usage := func() float64 {
-		return must.Get(sweeps.Sweep(t.Context(), 1)).In(t).NotifyQueue
-	}
+	usage := func() float64 { return must.Get(sweeps.Sweep(t.Context(), 1)).In(t).NotifyQueue }
 	dispatcher := f.conn()
 	dispatcher.exec("listen pgdispatch")
 	f.exec(sql.Text("gate_shut"))

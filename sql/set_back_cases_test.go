@@ -12,9 +12,7 @@ import (
 
 // is returns a condition on a table's only row.
 func is(f fixture, table, condition string, args ...any) func() bool {
-	return func() bool {
-		return one[bool](f, "select "+condition+" from pgdispatch."+table, args...)
-	}
+	return func() bool { return one[bool](f, "select "+condition+" from pgdispatch."+table, args...) }
 }
 
 // whatWaits lists everything that waits for a stored time.

@@ -61,7 +61,7 @@ func (w *world) hardship() string {
 		}
 	case 6, 7:
 		if w.quiet { // otherwise polls find it, too
-			w.commit(w.tables.InsertCrowd)
+			return w.crowds()
 		}
 	case 8, 9:
 		if w.quiet { // a failover loses notifications
@@ -112,6 +112,24 @@ func (w *world) forgets() {
 		time.Sleep(time.Second)
 	}
 	w.temporal.away = false
+}
+
+// crowds lets a transaction enqueue more than looks read, in some runs behind a compare that waits for an older one.
+func (w *world) crowds() string {
+	if w.keeps {
+		w.commit(func(*schedule.SimulatedTx) { w.opensOne() })
+		for range 3 {
+			w.fill(1)
+			for began := time.Now(); time.Since(began) < time.Minute && w.broken == ""; w.step() {
+			}
+		}
+	}
+	w.commit(w.tables.InsertCrowd)
+	came := time.Now()
+	if said := w.drains(); said != "" || time.Since(came) < 5*time.Minute {
+		return said
+	}
+	return "what a great transaction enqueued waits for an older one"
 }
 
 // opensOne begins a transaction of an application that stays open.

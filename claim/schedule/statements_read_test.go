@@ -207,11 +207,11 @@ func (s *Simulated) Left(kept *SimulatedTx) (left int) {
 
 const year = 365 * 24 * time.Hour
 
-// InsertCrowd adds more items than a look reads and more key queues than a page has, which wait for next year, and
+// InsertCrowd adds more items than a look reads and more key queues than four pages have, which wait for next year, and
 // behind them one that is due.
 func (s *Simulated) InsertCrowd(tx *SimulatedTx) {
 	for n := range 1000 {
-		s.insert(tx, WorkspaceID{1}, fmt.Sprintf("k%03d", n%250), 1, s.now.Add(2*year))
+		s.insert(tx, WorkspaceID{1}, fmt.Sprintf("k%03d", n), 1, s.now.Add(2*year))
 	}
 	s.insert(tx, WorkspaceID{byte(s.Workspaces())}, "", 0, s.now)
 }

@@ -100,9 +100,7 @@ func TestAReplicaWaitsForAConnectionAndSaysWhatToDo(t *testing.T) {
 	address := must.Get(url.Parse(sqltest.URL(t))).In(t)
 	conn := must.Get(pgx.Connect(t.Context(), address.String())).In(t)
 	role := fmt.Sprintf("limited_%d", time.Now().UnixNano())
-	execute := func(statement string) {
-		must.Get(conn.Exec(context.Background(), statement)).In(t)
-	}
+	execute := func(statement string) { must.Get(conn.Exec(context.Background(), statement)).In(t) }
 	execute("create role " + role + " login connection limit 0")
 	execute("grant usage on schema pgdispatch to " + role)
 	execute("grant select on all tables in schema pgdispatch to " + role)

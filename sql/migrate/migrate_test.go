@@ -88,9 +88,7 @@ func TestManyMigrateAtOnce(t *testing.T) {
 	}
 	var replicas errgroup.Group
 	for _, conn := range conns {
-		replicas.Go(func() error {
-			return migrate.Up(t.Context(), conn, func(s migrate.Step) { steps <- s })
-		})
+		replicas.Go(func() error { return migrate.Up(t.Context(), conn, func(s migrate.Step) { steps <- s }) })
 	}
 	require.NoError(t, replicas.Wait())
 	require.Len(t, steps, int(migrate.Newest())+len(sql.Functions()), "exactly one migrator takes each step")
