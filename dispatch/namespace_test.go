@@ -106,23 +106,22 @@ func TestANamespaceThatTookNothingBeforeOthersWereKnownIsSaidToOnce(t *testing.T
 
 // If no namespace accepts starts, only probes are claimed, as with one namespace.
 func TestAnOutageOfTheWholeServerStopsAllNamespaces(t *testing.T) {
-	bubbles(t, 4, map[string]error{
-		"unreached":  temporal.As(engine.Unreached, errors.New("connection refused")),
-		"unanswered": serviceerror.NewUnavailable("connection reset"),
-	}, func(t *testing.T, d *desk, err error) {
+	type row struct {
+		err    error
+		probed int // namespaces
+	}
+	bubbles(t, 4, map[string]row{
+		"unreached":  {temporal.As(engine.Unreached, errors.New("connection refused")), 1},
+		"unanswered": {serviceerror.NewUnavailable("connection reset"), 2},
+	}, func(t *testing.T, d *desk, c row) {
 		const outage = 10 * time.Minute
 		observer := d.observed()
 		d.severally(25, "a", "b")
-		d.startsOf(func(string) error {
-			if d.now() < outage {
-				return err
-			}
-			return nil
-		})
+		d.onStart = d.failsWith(c.err, outage)
 		d.run()
 		looptest.Pass(outage - time.Second)
 		seen := d.seen()
-		require.Less(t, len(seen.claims), 2*int(outage/(2*time.Second)), "it pauses between probes")
+		require.Less(t, len(seen.claims), c.probed*int(outage/(2*time.Second)), "it pauses between probes")
 		for n, probe := range seen.claims[3:] {
 			require.LessOrEqual(t, probe.atMost, 2, "claim %d: at most one of each", n)
 		}

@@ -201,7 +201,7 @@ func TestANotificationQueueThatFillsIsLoggedAtItsBeginningAndItsEnd(t *testing.T
 			case at < 55*time.Second:
 				return Swept{}, errors.New("away") // without the queue's usage
 			case at < 100*time.Second:
-				b.holder = &notify.Holder{PID: 7, Role: "stranger", Age: time.Hour}
+				b.holder = &notify.Holder{PID: 7, Role: "stranger", Database: "shop", Application: "psql", Age: time.Hour}
 				return Swept{NotifyQueue: 0.9}, nil
 			}
 			return Swept{}, nil
@@ -212,7 +212,7 @@ func TestANotificationQueueThatFillsIsLoggedAtItsBeginningAndItsEnd(t *testing.T
 		require.Equal(t, []string{
 			fmt.Sprintf(fills, 10, "unknown; as an administrator, run `"+notify.FindHolder+"`"),
 			"ERROR Cannot sweep error=away",
-			fmt.Sprintf(fills, 90, `pid 7, role "stranger", database "", application "", in one transaction for 1h0m0s: `+
+			fmt.Sprintf(fills, 90, `pid 7, role "stranger", database "shop", application "psql", in one transaction for 1h0m0s: `+
 				"`select pg_terminate_backend(7)`"),
 			"INFO Postgres notification queue has room again after_ms=90000"}, b.log.Lines())
 	})
