@@ -116,20 +116,20 @@ func (w *world) forgets() {
 
 // crowds lets a transaction enqueue more than looks read, in some runs behind a compare that waits for an older one.
 func (w *world) crowds() string {
+	before := w.counts["looks"]
 	if w.keeps {
 		w.commit(func(*schedule.SimulatedTx) { w.opensOne() })
-		for range 3 {
+		for range 6 {
 			w.fill(1)
 			for began := time.Now(); time.Since(began) < time.Minute && w.broken == ""; w.step() {
 			}
 		}
 	}
 	w.commit(w.tables.InsertCrowd)
-	came := time.Now()
-	if said := w.drains(); said != "" || time.Since(came) < 5*time.Minute {
+	if said := w.drains(); said != "" || w.counts["looks"]-before < 300 {
 		return said
 	}
-	return "what a great transaction enqueued waits for an older one"
+	return "replicas look without a pause"
 }
 
 // opensOne begins a transaction of an application that stays open.
@@ -150,6 +150,7 @@ func (w *world) endsHardship() {
 
 // sees notes when a replica's looks began to see the transaction kept as the oldest.
 func (r *replica) sees() {
+	r.world.count("looks")
 	r.lookedBefore, r.lookedAt = r.lookedAt, time.Now()
 	if w := r.world; w.kept == nil || w.tables.Open()[0] != w.kept {
 		r.sawKept = time.Time{}
