@@ -212,8 +212,8 @@ func TestANotificationQueueThatFillsIsLoggedAtItsBeginningAndItsEnd(t *testing.T
 		require.Equal(t, []string{
 			fmt.Sprintf(fills, 10, "unknown; as an administrator, run `"+notify.FindHolder+"`"),
 			"ERROR Cannot sweep error=away",
-			fmt.Sprintf(fills, 90, `pid 7, role "stranger", database "shop", application "psql", in one transaction for 1h0m0s: `+
-				"`select pg_terminate_backend(7)`"),
+			fmt.Sprintf(fills, 90, `pid 7, role "stranger", database "shop", application "psql", `+
+				"in one transaction for 1h0m0s: `select pg_terminate_backend(7)`"),
 			"INFO Postgres notification queue has room again after_ms=90000"}, b.log.Lines())
 	})
 }
