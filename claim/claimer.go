@@ -84,7 +84,7 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 	if next := m.schedule.Next(now); !next.IsZero() {
 		batch.LookAgainIn = max(next.Sub(now), 0)
 	}
-	if m.seen == "" || slices.ContainsFunc(m.unread, m.canRead) { // what the schedule waits for may be wrong
+	if m.seen == "" || slices.ContainsFunc(m.unread, m.canRead) { // the schedule may be wrong, or there is more to read
 		batch.LookAgainIn = 0
 	}
 	return batch, settled, nil
