@@ -26,6 +26,8 @@ func (w *world) hardship() string {
 		w.kind = 4
 	case "retention is not read":
 		w.kind = 10
+	case "looks never end":
+		w.kind = 6
 	default: // it is seen without
 		return ""
 	}
@@ -33,11 +35,11 @@ func (w *world) hardship() string {
 	for _, r := range w.replicas {
 		r.parked = nil
 	}
+	if w.quiet && !slices.Contains([]int{2, 3, 6, 7}, w.kind) { // the others need polls or compares
+		return ""
+	}
 	switch w.kind {
 	case 0, 1:
-		if w.quiet { // it is found by a compare, and so are parked items
-			return ""
-		}
 		w.mu.Lock()
 		if w.keeps {
 			w.opensOne()
@@ -52,7 +54,7 @@ func (w *world) hardship() string {
 		w.mu.Unlock()
 		w.fill(3)
 	case 4, 5:
-		if w.quiet || w.tables.Workspaces() == 1 {
+		if w.tables.Workspaces() == 1 {
 			return ""
 		}
 		w.commit(w.tables.InsertRefused)
@@ -64,14 +66,8 @@ func (w *world) hardship() string {
 			return w.crowds()
 		}
 	case 8, 9:
-		if w.quiet { // a failover loses notifications
-			return ""
-		}
 		w.failsOver()
 	case 10:
-		if w.quiet { // Temporal is asked again by a poll
-			return ""
-		}
 		w.forgets()
 	}
 	return w.drains()

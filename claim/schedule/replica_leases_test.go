@@ -49,6 +49,8 @@ func (l leases) SettleAndClaim(ctx context.Context, started []claim.Settlement,
 		settled = nil
 	case "more is due always":
 		batch.More, batch.Capped = true, false
+	case "looks never end":
+		batch.LookAgainIn = 0
 	}
 	return batch, settled, err
 }
