@@ -26,8 +26,6 @@ func (w *world) hardship() string {
 		w.kind = 4
 	case "retention is not read":
 		w.kind = 10
-	case "looks never end":
-		w.kind = 6
 	default: // it is seen without
 		return ""
 	}
@@ -63,7 +61,7 @@ func (w *world) hardship() string {
 		}
 	case 6, 7:
 		if w.quiet { // otherwise polls find it, too
-			return w.crowds()
+			w.crowds()
 		}
 	case 8, 9:
 		w.failsOver()
@@ -111,8 +109,7 @@ func (w *world) forgets() {
 }
 
 // crowds lets a transaction enqueue more than looks read, in some runs behind a compare that waits for an older one.
-func (w *world) crowds() string {
-	before := w.counts["looks"]
+func (w *world) crowds() {
 	if w.keeps {
 		w.commit(func(*schedule.SimulatedTx) { w.opensOne() })
 		for range 6 {
@@ -122,10 +119,6 @@ func (w *world) crowds() string {
 		}
 	}
 	w.commit(w.tables.InsertCrowd)
-	if said := w.drains(); said != "" || w.counts["looks"]-before < 300 {
-		return said
-	}
-	return "replicas look without a pause"
 }
 
 // opensOne begins a transaction of an application that stays open.
@@ -146,7 +139,6 @@ func (w *world) endsHardship() {
 
 // sees notes when a replica's looks began to see the transaction kept as the oldest.
 func (r *replica) sees() {
-	r.world.count("looks")
 	r.lookedBefore, r.lookedAt = r.lookedAt, time.Now()
 	if w := r.world; w.kept == nil || w.tables.Open()[0] != w.kept {
 		r.sawKept = time.Time{}

@@ -16,6 +16,8 @@ import (
 // mostAtOnce is how often replicas may ask for items without any time or any call in between.
 const mostAtOnce = 1000
 
+const mostVain = 60 // claims in a row that give nothing and ask for another at once
+
 // leases is the store as a replica's dispatcher sees it. It checks what the replica does with what it is told.
 type leases struct {
 	*claim.Store
@@ -51,6 +53,12 @@ func (l leases) SettleAndClaim(ctx context.Context, started []claim.Settlement,
 		batch.More, batch.Capped = true, false
 	case "looks never end":
 		batch.LookAgainIn = 0
+	}
+	switch l.of.vain++; {
+	case len(batch.Items)+len(settled) > 0 || batch.LookAgainIn < 0 || batch.LookAgainIn > 5*time.Millisecond:
+		l.of.vain = 0
+	case l.of.vain > mostVain:
+		l.breaks("looks without a pause")
 	}
 	return batch, settled, err
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -287,7 +286,7 @@ func TestTheSimulationSeesWhatIsPlanted(t *testing.T) {
 		"settled starts are not reported":         "does not report it",
 		"lanes are not limited":                   "are claimed, where",
 		"more is due always":                      "ask for items without a pause",
-		"looks never end":                         "look without a pause",
+		"looks never end":                         "looks without a pause",
 		"claims take no turns":                    "two claims are made at once",
 		"epochs are not known":                    "knows no epoch",
 		"each claim of one key queue is declined": "are declined again and again",
@@ -301,7 +300,7 @@ func TestTheSimulationSeesWhatIsPlanted(t *testing.T) {
 	} {
 		t.Run(lies, func(t *testing.T) {
 			t.Parallel()
-			quiet := slices.Contains([]string{"notifies nobody", "unread claims are kept", "looks never end"}, lies)
+			quiet := lies == "notifies nobody" || lies == "unread claims are kept"
 			for seed := range uint64(300) {
 				_, said := simulate(t, schedule.SeededChoices(seed), quiet, lies)
 				if said == "" {
