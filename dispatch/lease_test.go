@@ -120,16 +120,14 @@ func TestLeasesAreLostWhenANaiveListSaysSo(t *testing.T) {
 	}
 }
 
-// listed is a lease in the list.
-type listed struct {
-	*lease
-	ends     time.Time
-	settling bool
-}
-
 // beside does the same with leases and with a list of them, by item. A heartbeat may be answered late.
 func beside(t *testing.T, r *rand.Rand, seed string) {
 	t.Helper()
+	type listed struct {
+		*lease
+		ends     time.Time
+		settling bool
+	}
 	h, list, asked, sent := newHeld(10*time.Second), map[int64]*listed{}, []claim.Held(nil), time.Time{}
 	lost, told := map[int64]time.Time{}, map[int64]time.Time{} // by token
 	loses := func(l *listed, at time.Time) {

@@ -81,6 +81,8 @@ func (w *world) ask(ctx context.Context, d *database, all ...sent) ([]table, err
 			if ids := one.args[0].([]int64); len(ids) > 0 {
 				items, c.about = append(items, ids...), ids[0]
 			}
+		case "give_up_watches":
+			items = append(items, itemsOf(one.args[1].([]string))...)
 		case "finish":
 			c.about = itemOf(one.args[0].(string))
 			items = append(items, c.about)
