@@ -182,9 +182,9 @@ func (s *Simulated) Adopt(tx *SimulatedTx, owner, most int, watching []int64, al
 
 // GiveUpWatches is the statement give_up_watches. Nil means all.
 func (s *Simulated) GiveUpWatches(tx *SimulatedTx, owner int, items []int64) {
-	for _, row := range s.rows {
-		if row.status == rowDispatched && !row.locked && row.watcher == owner && (items == nil || slices.Contains(items, row.id)) {
-			s.change(tx, row).watcher = 0
+	for _, r := range s.rows {
+		if r.status == rowDispatched && !r.locked && r.watcher == owner && (items == nil || slices.Contains(items, r.id)) {
+			s.change(tx, r).watcher = 0
 		}
 	}
 }
