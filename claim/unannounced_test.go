@@ -104,6 +104,7 @@ func TestAnUrgentRowThatNobodyAnnouncedGoesFirstOnceItIsFound(t *testing.T) {
 	b.claim(1)
 	urgent := b.hidden(b.Shop.Shop, 5, 0, "3")
 	found := b.aMinuteLater(Wanted{AtMost: 1})
+	require.Len(t, found.Items, 1)
 	require.Equal(t, urgent, found.Items[0].ID)
 	require.Equal(t, 1, found.Unannounced)
 }

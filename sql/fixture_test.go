@@ -278,10 +278,6 @@ func (f fixture) at(w tenant, priority int, due time.Duration) int64 {
 	return f.insert(w, 1, "priority, run_at", "$4::integer, now() + $5::interval", priority, due)[0]
 }
 
-func (f fixture) status(id int64) string {
-	return column[string](f, id, "status")
-}
+func (f fixture) status(id int64) string { return column[string](f, id, "status") }
 
-func (f fixture) execution(id int64) string {
-	return column[string](f, id, "execution_id::text")
-}
+func (f fixture) execution(id int64) string { return column[string](f, id, "execution_id::text") }

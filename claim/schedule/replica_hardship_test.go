@@ -114,7 +114,8 @@ func (w *world) crowds() {
 		w.commit(func(*schedule.SimulatedTx) { w.opensOne() })
 		for range 6 {
 			w.fill(1)
-			for began := time.Now(); time.Since(began) < time.Minute && w.broken == ""; w.step() {
+			for began := time.Now(); time.Since(began) < time.Minute && w.broken == ""; {
+				w.step()
 			}
 		}
 	}

@@ -29,7 +29,7 @@ type replica struct {
 	lost         map[claim.Held]bool          // leases that it was told are lost while it started their items
 	unreported   map[int64]bool               // started items that were settled and not reported
 	declined     int                          // claims in a row that claim_single declined
-	vain         int                          // see mostVain
+	vain         int                          // claims in a row that gave nothing and asked for another at once
 	rated        map[schedule.WorkspaceID]int // the same since the last load, by workspace
 	cutTo        time.Time                    // until then nothing that it sends arrives
 	unlucky      bool                         // a trigger has just rejected something

@@ -16,7 +16,8 @@ import (
 // mostAtOnce is how often replicas may ask for items without any time or any call in between.
 const mostAtOnce = 1000
 
-const mostVain = 60 // claims in a row that give nothing and ask for another at once
+// mostVain is how many claims of a replica in a row may give nothing and ask for another at once.
+const mostVain = 60
 
 // leases is the store as a replica's dispatcher sees it. It checks what the replica does with what it is told.
 type leases struct {

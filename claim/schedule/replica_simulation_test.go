@@ -321,6 +321,7 @@ func TestAFailingRunIsShortened(t *testing.T) {
 		"notifies nobody":                 "have not (started|ended)",
 	} {
 		t.Run(lies, func(t *testing.T) {
+			t.Parallel()
 			least, quiet := 1000, lies == "notifies nobody"
 			for seed := uint64(0); seed < 50 && least >= 40; seed++ {
 				choices := schedule.SeededChoices(seed)
