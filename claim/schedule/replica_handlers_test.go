@@ -67,7 +67,12 @@ func itemsOf(executions []string) []int64 {
 func claims(w *world, of *replica, tx *schedule.SimulatedTx, args []any) table {
 	w.claimsAlone()
 	of.declined = 0
-	return w.claimed(of, w.tables.Claim(tx, of.n, args[2].(*string) != nil, w.proposed(args[4].(string))), false)
+	p := w.proposed(args[4].(string))
+	c := w.tables.Claim(tx, of.n, args[2].(*string) != nil, p)
+	if p.Unanswered > 0 && !slices.ContainsFunc(c.Items, func(i schedule.SimulatedItem) bool { return i.Unanswered }) {
+		of.passedOverAt = time.Now()
+	}
+	return w.claimed(of, c, false)
 }
 
 func claimHead(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows table) {
@@ -285,7 +290,7 @@ func look(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows tabl
 		}
 		rows = append(rows, r)
 	}
-	of.sees()
+	of.sees(head)
 	w.say("%s looks: %d changes, gap %t", of.name, len(changes), gap)
 	return rows
 }
@@ -305,6 +310,9 @@ func load(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows tabl
 	if after == nil && xid == 0 {
 		clear(of.rated)
 	}
+	if after != nil && args[4].(int) == 10_000 && w.cutsLoad {
+		w.cutsLoad, w.refusal = false, errCut
+	}
 	of.compares(xid, args[4].(int))
 	head, all := w.tables.Load(xid, after, args[4].(int))
 	row := func() map[string]any {
@@ -321,7 +329,8 @@ func load(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows tabl
 		r["workspace_id"], r["priority"], r["limit_key"], r["run_at"], r["id"] = l.Workspace, l.Priority, l.Key, l.From.Due,
 			l.From.ID
 		r["held"], r["slots"], r["burst_limit"], r["workspace_paused"] = l.Held, l.Limit, l.BurstLimit, false
-		r["wake_number"], r["own_full"], r["all_full"] = l.Number, l.OwnFull, l.AllFull
+		r["wake_number"], r["parked"], r["own_full"], r["all_full"] = l.Number, w.tables.IsParked(l.From.ID), l.OwnFull,
+			l.AllFull
 		rows = append(rows, r)
 	}
 	if len(rows) == 0 {

@@ -42,6 +42,7 @@ func (w *world) hardship() string {
 		if w.keeps {
 			w.opensOne()
 		}
+		w.unseen = true
 		w.say("no trigger sees that item %d is enqueued", w.tables.InsertUnseen(0))
 		w.mu.Unlock()
 	case 2, 3:
@@ -67,6 +68,10 @@ func (w *world) hardship() string {
 		w.failsOver()
 	case 10:
 		w.forgets()
+	case 11:
+		if w.keeps && w.deletes { // it takes long
+			w.reloads()
+		}
 	}
 	return w.drains()
 }
@@ -119,7 +124,20 @@ func (w *world) crowds() {
 			}
 		}
 	}
-	w.commit(w.tables.InsertCrowd)
+	w.commit(func(tx *schedule.SimulatedTx) { w.tables.InsertCrowd(tx, 1000) })
+}
+
+// reloads replaces a replica while more waits than it loads at once, and lets its load fail.
+func (w *world) reloads() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changes(func(tx *schedule.SimulatedTx) { w.tables.InsertCrowd(tx, 10_000) })
+	for _, r := range slices.Clone(w.replicas) {
+		w.kill(r)
+	}
+	w.cutsLoad = true
+	w.say("another replica takes over from all")
+	w.join()
 }
 
 // opensOne begins a transaction of an application that stays open.
@@ -138,8 +156,11 @@ func (w *world) endsHardship() {
 	}
 }
 
-// sees notes when a replica's looks began to see the transaction kept as the oldest.
-func (r *replica) sees() {
+// sees notes when a replica's looks began to see the transaction kept as the oldest, and whether the last saw starts to
+// repeat.
+func (r *replica) sees(head schedule.SimulatedHead) {
+	due := head.UnansweredAt
+	r.seesUnanswered = due != nil && !head.Suspect && due.Before(r.world.now().Add(-time.Second))
 	r.lookedBefore, r.lookedAt = r.lookedAt, time.Now()
 	if w := r.world; w.kept == nil || w.tables.Open()[0] != w.kept {
 		r.sawKept = time.Time{}

@@ -52,8 +52,18 @@ func (l leases) SettleAndClaim(ctx context.Context, started []claim.Settlement,
 		settled = nil
 	case "more is due always":
 		batch.More, batch.Capped = true, false
+	case "nothing more is due":
+		batch.More = false
 	case "looks never end":
 		batch.LookAgainIn = 0
+	}
+	if batch.Unannounced > 0 && !l.of.world.unseen {
+		l.breaks("%d workspaces count as unannounced, though all was", batch.Unannounced)
+	}
+	if repeated := len(batch.Items); repeated > 0 && repeated == wanted.AtMost && l.of.seesUnanswered && !batch.More &&
+		!slices.ContainsFunc(batch.Items, func(i claim.Item) bool { return !i.Unanswered }) &&
+		time.Since(l.of.passedOverAt) > lease { // a claim that gave none delays the next, and clocks are estimated
+		l.breaks("%d unanswered starts are repeated and more are not", repeated)
 	}
 	switch l.of.vain++; {
 	case len(batch.Items)+len(settled) > 0 || batch.LookAgainIn < 0 || batch.LookAgainIn > 5*time.Millisecond:

@@ -287,6 +287,8 @@ func TestTheSimulationSeesWhatIsPlanted(t *testing.T) {
 		"lanes are not limited":                   "are claimed, where",
 		"more is due always":                      "ask for items without a pause",
 		"looks never end":                         "looks without a pause",
+		"looks tell nothing":                      "count as unannounced",
+		"nothing more is due":                     "are repeated and more are not",
 		"claims take no turns":                    "two claims are made at once",
 		"epochs are not known":                    "knows no epoch",
 		"each claim of one key queue is declined": "are declined again and again",

@@ -37,6 +37,8 @@ type world struct {
 	replicas   []*replica
 	all        []*replica     // with those that were killed
 	calm       bool           // no more faults
+	unseen     bool           // a trigger did not see an item
+	cutsLoad   bool           // the second page of a load gets no answer
 	stays      bool           // no workflow ends
 	quiet      bool           // nothing is polled or lost, so that wake-ups and timers must suffice
 	skew       time.Duration  // of Postgres' clock
@@ -233,6 +235,7 @@ func (w *world) applications() (open []*schedule.SimulatedTx) {
 
 func (w *world) enqueues() {
 	if w.rare(300) {
+		w.unseen = true
 		w.say("no trigger sees that item %d is enqueued", w.tables.InsertUnseen(w.IntN(w.tables.Workspaces())))
 		return
 	}

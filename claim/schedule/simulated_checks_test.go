@@ -113,9 +113,9 @@ func (s *Simulated) Startable() (n int) {
 }
 
 // slots counts the items of each workspace that hold a slot.
-func (s *Simulated) slots() map[WorkspaceID]int {
+func (p *simPostgres) slots() map[WorkspaceID]int {
 	held := map[WorkspaceID]int{}
-	for _, row := range s.rows {
+	for _, row := range p.rows {
 		if row.holds() {
 			held[row.workspace]++
 		}

@@ -57,7 +57,7 @@ func (p *simPostgres) look(seen snapshot, most int) (news simNews) {
 
 // load is sql/claim/memory.sql, of some rows.
 func (p *simPostgres) load(of func(*simRow) bool) []Waiting {
-	all, places := []Waiting{}, map[simQueue]int{}
+	all, places, held := []Waiting{}, map[simQueue]int{}, p.slots()
 	for _, r := range p.rows {
 		if r.status != rowWaits || !of(r) {
 			continue
@@ -65,10 +65,9 @@ func (p *simPostgres) load(of func(*simRow) bool) []Waiting {
 		n, found := places[simQueue{r.workspace, r.priority, r.key}]
 		if !found {
 			places[simQueue{r.workspace, r.priority, r.key}] = len(all)
-			held, _ := p.holders(r.workspace, 0)
 			all = append(all,
 				Waiting{Workspace: r.workspace, Number: int64(r.workspace[0]), Priority: r.priority, Key: r.key, From: r.position(),
-					Held: held, Limit: p.limits[r.workspace[0]], BurstLimit: p.burstLimit(r.workspace),
+					Held: held[r.workspace], Limit: p.limits[r.workspace[0]], BurstLimit: p.burstLimit(r.workspace),
 					OwnFull: p.keyFull(scope{r.workspace, r.key}), AllFull: p.keyFull(scope{everywhere, r.key})})
 		} else if r.position().Before(all[n].From) {
 			all[n].From = r.position()

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -55,6 +56,9 @@ func decodeSnapshot(text string) (s snapshot) {
 func (s *Simulated) Look(seen string, most int, epoch *string) (h SimulatedHead, gap, all bool, changes []Change) {
 	news := s.look(decodeSnapshot(seen), most)
 	gap = news.gap || epoch == nil || *epoch != uuid.UUID(s.epoch).String()
+	if s.Lies == "looks tell nothing" {
+		news.changes = nil
+	}
 	for n := range news.changes {
 		news.changes[n].Number = int64(news.changes[n].Workspace[0])
 	}
@@ -73,15 +77,9 @@ func (s *Simulated) EpochID(tx *SimulatedTx) string {
 // Load is the statement load: the key queues after another, in their order, of a transaction or, if xid is 0, of all.
 func (s *Simulated) Load(xid int64, after *Waiting, most int) (SimulatedHead, []Waiting) {
 	all := s.load(func(r *simRow) bool { return xid == 0 || r.xid == xid })
-	order := func(a, b Waiting) int {
-		key := func(w Waiting) string { // items without a key are last
-			if w.Key == "" {
-				return "\xff"
-			}
-			return w.Key
-		}
-		return strings.Compare(fmt.Sprintf("%x %04d %s", a.Workspace, 1000-a.Priority, key(a)),
-			fmt.Sprintf("%x %04d %s", b.Workspace, 1000-b.Priority, key(b)))
+	order := func(a, b Waiting) int { // items without a key are last
+		return cmp.Or(bytes.Compare(a.Workspace[:], b.Workspace[:]), b.Priority-a.Priority,
+			strings.Compare(cmp.Or(a.Key, "\xff"), cmp.Or(b.Key, "\xff")))
 	}
 	slices.SortFunc(all, order)
 	if after != nil {
@@ -209,9 +207,9 @@ const year = 365 * 24 * time.Hour
 
 // InsertCrowd adds more items than a look reads and more key queues than four pages have, which wait for next year, and
 // behind them one that is due.
-func (s *Simulated) InsertCrowd(tx *SimulatedTx) {
-	for n := range 1000 {
-		s.insert(tx, WorkspaceID{1}, fmt.Sprintf("k%03d", n), 1, s.now.Add(2*year))
+func (s *Simulated) InsertCrowd(tx *SimulatedTx, queues int) {
+	for n := range queues {
+		s.insert(tx, WorkspaceID{1}, fmt.Sprintf("k%04d", n), 1, s.now.Add(2*year))
 	}
 	s.insert(tx, WorkspaceID{byte(s.Workspaces())}, "", 0, s.now)
 }

@@ -163,6 +163,9 @@ func (s *Simulated) Park(id int64) (isNew bool) {
 	return !found
 }
 
+// IsParked reports whether an item has been parked.
+func (s *Simulated) IsParked(id int64) bool { return !s.parked[id].IsZero() }
+
 // Single is the statement claim_single. Nil means that it declines the proposal.
 func (s *Simulated) Single(tx *SimulatedTx, owner int, watches bool, p Proposal) SimulatedClaim {
 	expired := func(r *simRow) bool { return r.status == rowClaimed && !r.lease.After(s.now) }
