@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -39,7 +40,7 @@ func (b *bench) count(condition string) int {
 
 func TestAnAnswerOfAnotherShapeIsAnErrorAndItsItemsAreReleased(t *testing.T) {
 	type given struct{ part, by, problem string }
-	sqltest.Each(t, map[string]given{
+	must.Each(t, map[string]given{
 		"without entries": {"to_json(c);", "(to_jsonb(c) - 'entries')::json;", "the standing of 0 of 1 entries"},
 		"without limits": {"to_json(c);", "jsonb_set(to_jsonb(c), '{entries,0}', '{}')::json;",
 			"the standing of entry 1 without its limits"},
@@ -88,7 +89,7 @@ func TestALoadWithoutAPriorityOrAPositionIsAnError(t *testing.T) {
 // Such an error comes from a statement inside the function. It is about no item.
 func TestAClaimThatFailsByItsStatementParksNoItem(t *testing.T) {
 	type given struct{ part, by, problem string }
-	sqltest.Each(t, map[string]given{
+	must.Each(t, map[string]given{
 		"of another type": {"select i.id, i.lease_token,", "select i.id, i.lease_token::text,", "SQLSTATE 42804"},
 		"not there":       {"pgdispatch.claim_pick(owner,", "pgdispatch.claim_pick_2(owner,", "SQLSTATE 42883"},
 	}, func(t *testing.T, c given) {

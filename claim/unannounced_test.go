@@ -114,7 +114,7 @@ func TestWhatCouldNotBeClaimedAnywayIsNotUnannounced(t *testing.T) {
 		shut       string
 		namespaces map[string]int
 	}
-	sqltest.Each(t, map[string]given{
+	must.Each(t, map[string]given{
 		"its workspace is full":           {shut: "update pgdispatch.workspaces set max_concurrent_workflows = 1"},
 		"its workspace is paused":         {shut: "update pgdispatch.workspaces set paused = true"},
 		"everything is paused":            {shut: "update pgdispatch.settings set paused = true"},

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/looptest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -31,25 +32,23 @@ func (p *post) limit() int {
 }
 
 func TestWhatDoesNotFitIsGivenUpInOneStatement(t *testing.T) {
-	for name, room := range map[string]int{"room for ten": 10, "no watches at all": 0} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, p *post) {
-				p.MaxWatches, p.onWait = room, forever
-				p.run()
-				require.True(t, p.HasRoom(room))
-				require.False(t, p.HasRoom(room+1))
-				for n := range room + 5 {
-					p.Watch("e"+strconv.Itoa(10-room+n), "run")
-				}
-				looptest.Pass(time.Minute)
-				require.Equal(t, []giveUpCall{{time.Second, []string{"e10", "e11", "e12", "e13", "e14"}}}, p.seen().givenUp)
-				require.Equal(t, room, p.seen().now)
-				require.False(t, p.HasRoom(1))
-				require.Equal(t, room > 0, len(p.seen().adopts) > 0)
-				require.Empty(t, p.seen().swaps)
-			})
+	must.Each(t, map[string]int{"room for ten": 10, "no watches at all": 0}, func(t *testing.T, room int) {
+		bubble(t, func(t *testing.T, p *post) {
+			p.MaxWatches, p.onWait = room, forever
+			p.run()
+			require.True(t, p.HasRoom(room))
+			require.False(t, p.HasRoom(room+1))
+			for n := range room + 5 {
+				p.Watch("e"+strconv.Itoa(10-room+n), "run")
+			}
+			looptest.Pass(time.Minute)
+			require.Equal(t, []giveUpCall{{time.Second, []string{"e10", "e11", "e12", "e13", "e14"}}}, p.seen().givenUp)
+			require.Equal(t, room, p.seen().now)
+			require.False(t, p.HasRoom(1))
+			require.Equal(t, room > 0, len(p.seen().adopts) > 0)
+			require.Empty(t, p.seen().swaps)
 		})
-	}
+	})
 }
 
 func TestWhatCouldNotBeGivenUpIsGivenUpLaterAndAdoptingFollows(t *testing.T) {

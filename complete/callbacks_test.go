@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/pgdispatch/pgdispatch/internal/looptest"
-	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
+	"github.com/pgdispatch/pgdispatch/internal/looptest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -149,12 +149,12 @@ func TestACallbackNeedsItsExecutionsOwnToken(t *testing.T) {
 // Temporal retries a callback that was not recorded. A request that waits for the end of an outage times out here
 // before it times out in Temporal.
 func TestACallbackThatIsNotTheEndRecordsNothing(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type given struct {
 		change func(*switchboard, *http.Request)
 		status int // Temporal does not retry 404
 		answer string
-	}{
+	}
+	must.Each(t, map[string]given{
 		"not a POST": {func(_ *switchboard, r *http.Request) { r.Method = http.MethodGet }, http.StatusNotFound,
 			CallbackRefused},
 		"of a run that was reset": {func(b *switchboard, _ *http.Request) { b.open = true }, http.StatusOK,
@@ -163,20 +163,17 @@ func TestACallbackThatIsNotTheEndRecordsNothing(t *testing.T) {
 			http.StatusServiceUnavailable, CallbackUnavailable},
 		"the database is away": {func(b *switchboard, _ *http.Request) { b.lost = errors.New("refused") },
 			http.StatusServiceUnavailable, CallbackUnavailable},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				b, request, began := newSwitchboard(), call(uuid.NewString()), time.Now()
-				c.change(b, request)
-				require.Equal(t, c.status, b.answer(request))
-				require.Less(t, time.Since(began), 10*time.Second, "Temporal's timeout")
-				require.Equal(t, []string{c.answer}, b.answers)
-				require.Zero(t, b.freed)
-				require.Equal(t, b.lost != nil, len(b.finished) > 0)
-			})
+	}, func(t *testing.T, c given) {
+		synctest.Test(t, func(t *testing.T) {
+			b, request, began := newSwitchboard(), call(uuid.NewString()), time.Now()
+			c.change(b, request)
+			require.Equal(t, c.status, b.answer(request))
+			require.Less(t, time.Since(began), 10*time.Second, "Temporal's timeout")
+			require.Equal(t, []string{c.answer}, b.answers)
+			require.Zero(t, b.freed)
+			require.Equal(t, b.lost != nil, len(b.finished) > 0)
 		})
-	}
+	})
 }
 
 // serveOn serves callbacks on a free port until the test ends or stop is called.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/looptest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // register is the store of Ends in a synctest bubble. By default a statement takes a second, and every end is recorded
@@ -164,27 +165,25 @@ func TestWhatIsLeftIsRecordedByItself(t *testing.T) {
 
 // An end that the database rejects does not block others.
 func TestABatchThatFailsIsRecordedOneByOne(t *testing.T) {
-	for name, failing := range map[string]func([]Ended) (map[string]bool, error){
+	must.Each(t, map[string]func([]Ended) (map[string]bool, error){
 		"an error": func([]Ended) (map[string]bool, error) { return nil, errors.New("no such outcome") },
 		"a panic":  func([]Ended) (map[string]bool, error) { panic("no such outcome") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			registering(t, func(t *testing.T, r *register) {
-				r.onFinishAll = failing
-				r.onFinish = func(executionID string) (bool, error) {
-					if executionID == "d" {
-						panic("no such outcome")
-					}
-					return true, nil
+	}, func(t *testing.T, failing func([]Ended) (map[string]bool, error)) {
+		registering(t, func(t *testing.T, r *register) {
+			r.onFinishAll = failing
+			r.onFinish = func(executionID string) (bool, error) {
+				if executionID == "d" {
+					panic("no such outcome")
 				}
-				r.say(t, "a")
-				answers := r.say(t, "c", "e")
-				require.NoError(t, <-answers["c"])
-				require.NoError(t, <-answers["e"])
-				require.EqualError(t, <-r.say(t, "d")["d"], "panic: no such outcome")
-			})
+				return true, nil
+			}
+			r.say(t, "a")
+			answers := r.say(t, "c", "e")
+			require.NoError(t, <-answers["c"])
+			require.NoError(t, <-answers["e"])
+			require.EqualError(t, <-r.say(t, "d")["d"], "panic: no such outcome")
 		})
-	}
+	})
 }
 
 func TestAnEndThatIsSaidTwiceAtOnceIsFirstOnce(t *testing.T) {

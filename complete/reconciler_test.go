@@ -15,6 +15,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/internal/logtest"
 	"github.com/pgdispatch/pgdispatch/internal/looptest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
@@ -183,37 +184,34 @@ func TestReconcilerRecordsTheEndsOfOpenExecutionsOnly(t *testing.T) {
 }
 
 func TestReconcilerListsOnlyInItsTurnAndWhereThereIsNeed(t *testing.T) {
-	for name, prepare := range map[string]func(*ledger){
+	must.Each(t, map[string]func(*ledger){
 		"another replica has the turn": func(l *ledger) { l.mine = false },
 		"every execution is watched":   func(l *ledger) { l.turns = nil },
 		"Temporal is unreachable":      func(l *ledger) { l.Reached = func() bool { return false } },
-	} {
-		t.Run(name, func(t *testing.T) {
-			reconciling(t, prepare, func(l *ledger) {
-				looptest.Pass(time.Minute)
-				require.Empty(t, l.listed)
-				require.Empty(t, l.done)
-			})
+	}, func(t *testing.T, prepare func(*ledger)) {
+		reconciling(t, prepare, func(l *ledger) {
+			looptest.Pass(time.Minute)
+			require.Empty(t, l.listed)
+			require.Empty(t, l.done)
 		})
-	}
+	})
 }
 
 func TestReconcilerAsksForTheTurnAsOftenAsThereIsNeed(t *testing.T) {
-	for name, c := range map[string]struct {
+	type given struct {
 		open, unwatched bool
 		turns           int
-	}{
+	}
+	must.Each(t, map[string]given{
 		"no open execution":       {false, false, 0},
 		"only watched executions": {true, false, 3},
 		"an unwatched execution":  {true, true, 61},
-	} {
-		t.Run(name, func(t *testing.T) {
-			reconciling(t, func(l *ledger) { l.Open = func() (bool, bool) { return c.open, c.unwatched } }, func(l *ledger) {
-				looptest.Pass(time.Minute)
-				require.Len(t, l.listed, c.turns)
-			})
+	}, func(t *testing.T, c given) {
+		reconciling(t, func(l *ledger) { l.Open = func() (bool, bool) { return c.open, c.unwatched } }, func(l *ledger) {
+			looptest.Pass(time.Minute)
+			require.Len(t, l.listed, c.turns)
 		})
-	}
+	})
 }
 
 func TestReconcilerAsksAboutWhatIsSilent(t *testing.T) {

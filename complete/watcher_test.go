@@ -12,31 +12,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/looptest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/temporal"
 )
 
 func TestWatchRecordsTheEndAndTellsOfTheSlotIfItWasFirst(t *testing.T) {
-	for name, c := range map[string]struct {
+	type given struct {
 		prepare func(p *post)
 		freed   int
-	}{
+	}
+	must.Each(t, map[string]given{
 		"first":             {func(*post) {}, 1},
 		"another was first": {func(p *post) { p.onFinish = func(string) (bool, error) { return false, nil } }, 0},
 		"nobody is told":    {func(p *post) { p.Freed = nil }, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, p *post) {
-				c.prepare(p)
-				p.run()
-				p.Watch("e1", "run-1")
-				looptest.Pass(time.Second)
-				require.Equal(t, []string{"e1=COMPLETED"}, p.seen().finished)
-				require.Equal(t, c.freed, p.seen().freed)
-				require.Empty(t, p.watching)
-				require.Equal(t, c.freed == 1 || p.Freed == nil, p.log.Value("Execution ended", "execution_id") == "e1")
-			})
+	}, func(t *testing.T, c given) {
+		bubble(t, func(t *testing.T, p *post) {
+			c.prepare(p)
+			p.run()
+			p.Watch("e1", "run-1")
+			looptest.Pass(time.Second)
+			require.Equal(t, []string{"e1=COMPLETED"}, p.seen().finished)
+			require.Equal(t, c.freed, p.seen().freed)
+			require.Empty(t, p.watching)
+			require.Equal(t, c.freed == 1 || p.Freed == nil, p.log.Value("Execution ended", "execution_id") == "e1")
 		})
-	}
+	})
 }
 
 func TestSameExecutionIsWatchedOnce(t *testing.T) {
@@ -189,27 +189,25 @@ func TestEndThatCannotBeRecordedIsNotForgotten(t *testing.T) {
 }
 
 func TestStopIsPromptAndRecordsNothing(t *testing.T) {
-	for name, wait := range map[string]func(context.Context, temporal.Execution) (temporal.End, error){
+	must.Each(t, map[string]func(context.Context, temporal.Execution) (temporal.End, error){
 		"while waiting": forever,
 		"while backing off": func(context.Context, temporal.Execution) (temporal.End, error) {
 			return temporal.End{}, errors.New("connection refused")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, p *post) {
-				p.onWait = wait
-				stop := p.run()
-				for n := range 10 {
-					p.Watch("e"+strconv.Itoa(n), "run")
-				}
-				looptest.Pass(time.Hour)
-				stop()
-				require.Equal(t, time.Hour, p.now())
-				require.Empty(t, p.seen().finished)
-				require.Empty(t, p.log.At(slog.LevelError))
-			})
+	}, func(t *testing.T, wait func(context.Context, temporal.Execution) (temporal.End, error)) {
+		bubble(t, func(t *testing.T, p *post) {
+			p.onWait = wait
+			stop := p.run()
+			for n := range 10 {
+				p.Watch("e"+strconv.Itoa(n), "run")
+			}
+			looptest.Pass(time.Hour)
+			stop()
+			require.Equal(t, time.Hour, p.now())
+			require.Empty(t, p.seen().finished)
+			require.Empty(t, p.log.At(slog.LevelError))
 		})
-	}
+	})
 }
 
 func TestWhatTemporalCallsAboutIsWatchedOnlyIfItLasts(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/internal/looptest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 const (
@@ -75,10 +76,11 @@ func (d *desk) endless() {
 }
 
 func TestCallsSettleAtTheLimitOfANamespaceWhateverTheReplicas(t *testing.T) {
-	for name, c := range map[string]struct {
+	type given struct {
 		replicas     int
 		limit, burst float64
-	}{
+	}
+	must.Each(t, map[string]given{
 		"one replica":                          {1, 100, 100},
 		"three replicas":                       {3, 100, 100},
 		"three replicas, small burst":          {3, 100, 5},
@@ -86,36 +88,33 @@ func TestCallsSettleAtTheLimitOfANamespaceWhateverTheReplicas(t *testing.T) {
 		"three replicas, a small limit":        {3, 20, 20},
 		"ten replicas":                         {10, 200, 200},
 		"one replica, a high limit":            {1, 800, 1600},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				frontend := &rationed{limit: c.limit, burst: c.burst, at: time.Now()}
-				var desks []*desk
-				for range c.replicas {
-					d := newDesk(t, 20)
-					d.Dispatched = nil
-					d.endless()
-					d.onStart = frontend.start
-					d.run()
-					desks = append(desks, d)
-				}
-				looptest.Pass(30 * time.Second)
-				frontend.seen()
-				const steady = 2 * time.Minute
-				looptest.Pass(steady)
-				calls, taken := frontend.seen()
-				limit := c.limit * steady.Seconds()
-				t.Logf("calls %.2f and starts %.2f of the limit", calls/limit, taken/limit)
-				require.LessOrEqual(t, calls, 1.2*limit)
-				require.GreaterOrEqual(t, taken, 0.7*limit)
-				for _, d := range desks {
-					require.Equal(t, []string{slowing}, d.log.At(slog.LevelWarn), "logged once")
-					require.Empty(t, d.log.At(slog.LevelError), "not an outage")
-				}
-			})
+	}, func(t *testing.T, c given) {
+		synctest.Test(t, func(t *testing.T) {
+			frontend := &rationed{limit: c.limit, burst: c.burst, at: time.Now()}
+			var desks []*desk
+			for range c.replicas {
+				d := newDesk(t, 20)
+				d.Dispatched = nil
+				d.endless()
+				d.onStart = frontend.start
+				d.run()
+				desks = append(desks, d)
+			}
+			looptest.Pass(30 * time.Second)
+			frontend.seen()
+			const steady = 2 * time.Minute
+			looptest.Pass(steady)
+			calls, taken := frontend.seen()
+			limit := c.limit * steady.Seconds()
+			t.Logf("calls %.2f and starts %.2f of the limit", calls/limit, taken/limit)
+			require.LessOrEqual(t, calls, 1.2*limit)
+			require.GreaterOrEqual(t, taken, 0.7*limit)
+			for _, d := range desks {
+				require.Equal(t, []string{slowing}, d.log.At(slog.LevelWarn), "logged once")
+				require.Empty(t, d.log.At(slog.LevelError), "not an outage")
+			}
 		})
-	}
+	})
 }
 
 func TestWhatMayNotStartIsNotClaimed(t *testing.T) {

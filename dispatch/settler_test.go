@@ -16,6 +16,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/looptest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // settlesIn has settles take this long.
@@ -217,16 +218,16 @@ func TestSettleThatRunsOutOfTimeSaysSoAndWhatTheLastTryMet(t *testing.T) {
 }
 
 func TestSettlementSaysHowAnOutcomeEndsAClaim(t *testing.T) {
-	t.Parallel()
 	boom := errors.New("boom")
-	for name, c := range map[string]struct {
+	type given struct {
 		outcome  engine.Outcome
 		err      error
 		failures int
 		verb     claim.Verb
 		unknown  bool
 		delay    time.Duration // before jitter
-	}{
+	}
+	must.Each(t, map[string]given{
 		"started":                     {engine.Started, nil, 0, claim.Dispatched, false, 0},
 		"started after failures":      {engine.Started, nil, 9, claim.Dispatched, false, 0},
 		"permanent":                   {engine.Permanent, boom, 0, claim.Fail, false, 0},
@@ -244,21 +245,18 @@ func TestSettlementSaysHowAnOutcomeEndsAClaim(t *testing.T) {
 		"unanswered":                  {engine.Unanswered, boom, 0, claim.Release, true, 0},
 		"unanswered at the last try":  {engine.Unanswered, boom, 2, claim.Release, true, 0},
 		"unanswered beyond the limit": {engine.Unanswered, boom, 100, claim.Release, true, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			item := claim.Item{ID: 7, Token: 3, MaxAttempts: 3, FailureCount: c.failures}
-			s := (&run{}).settlement(item, c.outcome, "run", c.err)
-			require.EqualValues(t, 7, s.ID)
-			require.EqualValues(t, 3, s.Token)
-			require.Equal(t, c.verb, s.Verb)
-			require.Equal(t, c.unknown, s.Unanswered)
-			require.Equal(t, c.outcome == engine.Started, s.RunID == "run")
-			require.Equal(t, c.err == nil, s.Error == "")
-			require.GreaterOrEqual(t, s.Delay, c.delay*8/10)
-			require.LessOrEqual(t, s.Delay, c.delay*12/10)
-		})
-	}
+	}, func(t *testing.T, c given) {
+		item := claim.Item{ID: 7, Token: 3, MaxAttempts: 3, FailureCount: c.failures}
+		s := (&run{}).settlement(item, c.outcome, "run", c.err)
+		require.EqualValues(t, 7, s.ID)
+		require.EqualValues(t, 3, s.Token)
+		require.Equal(t, c.verb, s.Verb)
+		require.Equal(t, c.unknown, s.Unanswered)
+		require.Equal(t, c.outcome == engine.Started, s.RunID == "run")
+		require.Equal(t, c.err == nil, s.Error == "")
+		require.GreaterOrEqual(t, s.Delay, c.delay*8/10)
+		require.LessOrEqual(t, s.Delay, c.delay*12/10)
+	})
 }
 
 func TestSettlementKeepsAnErrorThatPostgresTakes(t *testing.T) {

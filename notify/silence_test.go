@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/looptest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // server is a Postgres without a network that implements only LISTEN: its connections work in bubbles.
@@ -206,29 +207,26 @@ func TestPingThatHangsIsGivenUpAndSentAgain(t *testing.T) {
 }
 
 func TestStopsWhereverItIs(t *testing.T) {
-	t.Parallel()
-	for name, connect := range map[string]func(context.Context) (*pgx.Conn, error){
+	must.Each(t, map[string]func(context.Context) (*pgx.Conn, error){
 		"between connections": func(context.Context) (*pgx.Conn, error) { return nil, errors.New("connection refused") },
 		"while connecting": func(ctx context.Context) (*pgx.Conn, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		},
 		"while its connection is silent": nil,
-	} {
-		t.Run(name, func(t *testing.T) {
-			silence(t, func(t *testing.T, s *server, l *Listener, run func()) {
-				l.Ping = nil
-				if connect != nil {
-					l.Connect = connect
-				}
-				run()
-				require.Equal(t, connect == nil, l.Connected())
-				if connect == nil {
-					s.silence(s.newest())
-				}
-			})
+	}, func(t *testing.T, connect func(context.Context) (*pgx.Conn, error)) {
+		silence(t, func(t *testing.T, s *server, l *Listener, run func()) {
+			l.Ping = nil
+			if connect != nil {
+				l.Connect = connect
+			}
+			run()
+			require.Equal(t, connect == nil, l.Connected())
+			if connect == nil {
+				s.silence(s.newest())
+			}
 		})
-	}
+	})
 }
 
 // A ping that cannot be sent proves nothing.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
-	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 func TestClaimLeavesWhatIsNotDueAndSaysWhenItIs(t *testing.T) {
@@ -132,7 +131,7 @@ func TestAVersionDeletedUnderAnUnansweredStartIsAProblem(t *testing.T) {
 
 // A workspace caches its head's priority. If the head has disappeared unnoticed, the same claim finds the next item.
 func TestAHeadThatWasWithdrawnHidesNothingBehindIt(t *testing.T) {
-	sqltest.Each(t, map[string]string{
+	must.Each(t, map[string]string{
 		"cancelled": "select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue where id = $1",
 		"deleted":   "delete from pgdispatch.workflow_execution_queue where id = $1",
 	}, func(t *testing.T, withdraw string) {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
-	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // A replica's memory may be wrong in any way: these tests send what a wrong memory might send.
@@ -21,7 +21,7 @@ func (f fixture) lastToken() int64 {
 }
 
 func TestAReceiptIsWorthNothingWhereItMayBeFalse(t *testing.T) {
-	sqltest.Each(t, map[string]func(epoch string, last int64) (string, entry){
+	must.Each(t, map[string]func(epoch string, last int64) (string, entry){
 		"another epoch": func(_ string, last int64) (string, entry) { return nobody, entry{floor: last + 1, heldTo: last} },
 		"no epoch":      func(_ string, last int64) (string, entry) { return "", entry{floor: last + 1, heldTo: last} },
 		"with a token that nobody has drawn": func(epoch string, last int64) (string, entry) {
@@ -76,7 +76,7 @@ func TestGrantsAddUp(t *testing.T) {
 		atMost int
 		given  int
 	}
-	sqltest.Each(t, map[string]given{
+	must.Each(t, map[string]given{
 		"over the entries of a workspace": {"update pgdispatch.workspaces set max_concurrent_workflows = 6", 100,
 			12},
 		"over W":                   {"update pgdispatch.settings set max_claims = 7", 100, 7},
@@ -104,7 +104,7 @@ func TestGrantsAddUp(t *testing.T) {
 
 // The claimed row must still be the row that was examined.
 func TestAnItemThatIsChangedBesideAClaimIsNotTaken(t *testing.T) {
-	sqltest.Each(t, map[string]string{
+	must.Each(t, map[string]string{
 		"withdrawn": "select pgdispatch.cancel(execution_id) from pgdispatch.workflow_execution_queue",
 		"postponed": "update pgdispatch.workflow_execution_queue set run_at = now() + interval '1 hour'",
 		"lowered":   "update pgdispatch.workflow_execution_queue set priority = -7",
@@ -203,7 +203,7 @@ func TestEveryMoveSaysWhereToLook(t *testing.T) {
 		do  func(s scene)
 		all bool
 	}
-	sqltest.Each(t, map[string]given{
+	must.Each(t, map[string]given{
 		"an end":                  {do: func(s scene) { s.finish(s.running.ids()[0], "COMPLETED") }},
 		"a batch of ends":         {do: func(s scene) { s.completed(s.running.ids()...) }},
 		"a release":               {do: func(s scene) { s.release(s.claimed, false) }},

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 var insertParams = insertWith("params")
@@ -77,7 +77,7 @@ func TestParamsOfAWaitingItemKeepTheFormOfItsInput(t *testing.T) {
 func TestItemsHaveTheLimitKeyOfTheirDefinition(t *testing.T) {
 	const given, none = "given", ""
 	type inserted struct{ columns, params, limitKey, want string }
-	sqltest.Each(t, map[string]inserted{
+	must.Each(t, map[string]inserted{
 		"constant":           {"limit_key = 'smtp'", `{}`, none, "smtp"},
 		"constant and args":  {"limit_key = 'smtp', input = 'args'", `[]`, none, "smtp"},
 		"own key":            {"limit_key = 'smtp'", `{}`, given, given},

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
-	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // beside runs do on its own connection while a transaction is open, commits the transaction once do has ended or waits
@@ -32,7 +32,7 @@ func (f fixture) beside(open func(in fixture), do func(in fixture)) {
 }
 
 func TestAClaimThatWaitedCountsWhatItWaitedFor(t *testing.T) {
-	sqltest.Each(t, map[string]string{
+	must.Each(t, map[string]string{
 		"W":             "update pgdispatch.settings set max_claims = 1",
 		"workspace's":   "update pgdispatch.workspaces set max_concurrent_workflows = 1",
 		"rate's tokens": "update pgdispatch.workspaces set max_starts_per_second = 0.001",
@@ -89,7 +89,7 @@ func TestAReleaseThatIsExecutedLateLeavesWhatItsOwnerHasClaimedSince(t *testing.
 
 // The condition that a dispatcher waits for before it sleeps: see functions/wake.sql.
 func TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd(t *testing.T) {
-	sqltest.Each(t, map[string]func(in fixture, w tenant, waiting int64){
+	must.Each(t, map[string]func(in fixture, w tenant, waiting int64){
 		"an insert":    func(in fixture, w tenant, _ int64) { in.item(w) },
 		"a transition": func(in fixture, _ tenant, waiting int64) { in.set("priority = 9", waiting) },
 		"an end":       func(in fixture, w tenant, _ int64) { in.finish(in.runs(w), "COMPLETED") },

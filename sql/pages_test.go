@@ -9,7 +9,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
-	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // shown executes a statement of the web view and returns its rows.
@@ -195,7 +194,7 @@ func TestClaimsStayCheapWhileASnapshotIsHeldOpen(t *testing.T) {
 		backlog int
 		later   time.Duration
 	}
-	sqltest.Each(t, map[string]given{
+	must.Each(t, map[string]given{
 		"idle": {0, 0}, "with a backlog": {200, 0}, "with items that are due later": {0, 5 * time.Millisecond},
 	}, func(t *testing.T, c given) {
 		f := open(t)

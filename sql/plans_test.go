@@ -12,7 +12,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
-	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // crowded has 20,000 items waiting in one full workspace, 1,000 other full workspaces with one waiting item each, and a
@@ -321,7 +320,7 @@ func TestASettleThatTheClaimForesawIsHeapOnly(t *testing.T) {
 		claimed, settled any
 		heapOnly         int
 	}
-	sqltest.Each(t, map[string]given{
+	must.Each(t, map[string]given{
 		"watched":               {"replica-1", "replica-1", 1},
 		"no replica has room":   {nil, nil, 1},
 		"room at the settle":    {nil, "replica-1", 0},

@@ -13,7 +13,6 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql"
-	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // proposal is a claim's arguments, which a wrong memory may set to anything.
@@ -271,7 +270,7 @@ func TestALineIsClaimedAsTheProcedureClaimsIt(t *testing.T) {
 }
 
 func TestALineThatNeedsMoreIsDeclined(t *testing.T) {
-	sqltest.Each(t, map[string]string{
+	must.Each(t, map[string]string{
 		"with a rate of starts": "update pgdispatch.workspaces set max_starts_per_second = 5",
 		"with an expired lease": `update pgdispatch.workflow_execution_queue set lease_expires_at = now()
 			where stage = 'HOLDS'`,

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
-	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // said lists the ways in which an application reports the end of a workflow.
@@ -25,7 +25,7 @@ const ended = `select format('%s %s, %s %s %s', q.status, q.last_error, e.status
 		where q.id = $1`
 
 func TestApplicationsSayInAnyWayThatAWorkflowHasEnded(t *testing.T) {
-	sqltest.Each(t, said, func(t *testing.T, statement string) {
+	must.Each(t, said, func(t *testing.T, statement string) {
 		f, w := openFor(t, "FREE")
 		id, next := f.item(w), f.item(w)
 		f.dispatched(f.claim(1))
@@ -40,7 +40,7 @@ func TestApplicationsSayInAnyWayThatAWorkflowHasEnded(t *testing.T) {
 }
 
 func TestAnEndThatIsSaidBeforeTheSettleIsNotLost(t *testing.T) {
-	sqltest.Each(t, said, func(t *testing.T, statement string) {
+	must.Each(t, said, func(t *testing.T, statement string) {
 		f, w := openFor(t, "FREE")
 		id, next := f.item(w), f.item(w)
 		b := f.claim(1)
@@ -100,7 +100,7 @@ func TestAPlainUpdateDoesNotWaitForWhoeverHasTheItem(t *testing.T) {
 }
 
 func TestApplicationsSayWhatAWorkflowReturned(t *testing.T) {
-	sqltest.Each(t, map[string]string{
+	must.Each(t, map[string]string{
 		"finish": `select pgdispatch.finish($1, 'COMPLETED', result => '{"total": 3}')`,
 		"update": `update pgdispatch.workflow_executions set status = 'COMPLETED', result = '{"total": 3}' where id = $1`,
 	}, func(t *testing.T, statement string) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
-	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // hurried enqueues an item of the tenant that must be claimed within the time given.
@@ -44,7 +43,7 @@ func TestAnItemThatWasNotClaimedBeforeItsStartBeforeIsCancelledWithAReason(t *te
 }
 
 func TestAnItemIsNotClaimedAfterItsStartBeforeEvenIfNoSweepHasRun(t *testing.T) {
-	sqltest.Each(t, map[string]string{
+	must.Each(t, map[string]string{
 		"by the plain statement": "", "by the procedure": "smtp",
 	}, func(t *testing.T, key string) {
 		f, w := openFor(t, "ENTERPRISE")
@@ -58,7 +57,7 @@ func TestAnItemIsNotClaimedAfterItsStartBeforeEvenIfNoSweepHasRun(t *testing.T) 
 }
 
 func TestAnItemThatWasClaimedInTimeIsNotCancelled(t *testing.T) {
-	sqltest.Each(t, map[string]func(f fixture, b batch){
+	must.Each(t, map[string]func(f fixture, b batch){
 		"it is claimed": func(fixture, batch) {},
 		"it failed, and waits for its next attempt": func(f fixture, b batch) {
 			f.exec(sql.Text("retry"), b.ids(), b.tokens(), []string{"no"}, []time.Duration{0}, []bool{false})

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
-	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 const poisoned = "holder lost three times, the last time with this item alone"
@@ -73,7 +73,7 @@ func TestSuspectsAreHandedOverOneAfterAnotherAndCleared(t *testing.T) {
 }
 
 func TestASettledSuspectIsNoneAnyMore(t *testing.T) {
-	sqltest.Each(t, map[string]func(f fixture, b batch){
+	must.Each(t, map[string]func(f fixture, b batch){
 		"released":                   func(f fixture, b batch) { f.release(b, false) },
 		"released without an answer": func(f fixture, b batch) { f.release(b, true) },
 		"failed, to be retried":      func(f fixture, b batch) { f.retry(b, "once") },
@@ -114,7 +114,7 @@ func TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem(t *testing.T) {
 		renewed time.Duration // before the end of the item's lease
 		lost    int
 	}
-	sqltest.Each(t, map[string]given{
+	must.Each(t, map[string]given{
 		"it is alive": {0, 0}, "its next heartbeat is due": {lease / 3, 0},
 		"it died after a heartbeat that followed the claim": {2 * lease / 3, 1}, "it died with the claim": {lease, 1},
 	}, func(t *testing.T, c given) {
@@ -138,7 +138,7 @@ func TestALeaseThatAHolderOutlivedIsNotHeldAgainstTheItem(t *testing.T) {
 }
 
 func TestASuspectThatCannotBeClaimedStopsNobody(t *testing.T) {
-	sqltest.Each(t, map[string]func(f fixture, suspect int64){
+	must.Each(t, map[string]func(f fixture, suspect int64){
 		"its workspace is paused": func(f fixture, suspect int64) {
 			f.exec(`update pgdispatch.workspaces set paused = true
 				where id = (select workspace_id from pgdispatch.workflow_execution_queue where id = $1)`, suspect)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // A claim finds new rows by the transactions that its predecessor did not see. These tests search for rows missed in
@@ -112,7 +112,7 @@ func TestAHeadWhoseLockIsGivenUpIsClaimed(t *testing.T) {
 
 func TestWhatFellDueWhileItsWorkspaceWasShutIsServedWhenItOpens(t *testing.T) {
 	type given struct{ shut, open string }
-	sqltest.Each(t, map[string]given{
+	must.Each(t, map[string]given{
 		"full": {"update pgdispatch.workspaces set max_concurrent_workflows = 0",
 			"update pgdispatch.workspaces set max_concurrent_workflows = 9"},
 		"paused": {"update pgdispatch.workspaces set paused = true", "update pgdispatch.workspaces set paused = false"},

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 const jump = "ERROR Database clock jumped; leases, run_at and rate limits depend on it jumped_ms="
@@ -88,29 +90,27 @@ func TestStoredTimesAreBroughtBackAgainWhenAllOpenTransactionsHaveEnded(t *testi
 }
 
 func TestAJumpOfTheClockOrAFailoverBringsBackStoredTimes(t *testing.T) {
-	for name, jumps := range map[string]func(*Swept){
+	must.Each(t, map[string]func(*Swept){
 		"set back":   func(s *Swept) { s.Now = s.Now.Add(-time.Hour) },
 		"forward":    func(s *Swept) { s.Now = s.Now.Add(time.Hour) }, // this machine may have been suspended
 		"a failover": func(s *Swept) { s.Epoch = "another" },          // which may have forgotten what was brought back
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, b *broom) {
-				b.withClock(0)
-				began := time.Now()
-				sweep := b.onSweep
-				b.onSweep = func(atMost int) (Swept, error) {
-					swept, err := sweep(atMost)
-					if time.Since(began) > 35*time.Second {
-						jumps(&swept)
-					}
-					swept.OldestOpen = 5
-					return swept, err
+	}, func(t *testing.T, jumps func(*Swept)) {
+		bubble(t, func(t *testing.T, b *broom) {
+			b.withClock(0)
+			began := time.Now()
+			sweep := b.onSweep
+			b.onSweep = func(atMost int) (Swept, error) {
+				swept, err := sweep(atMost)
+				if time.Since(began) > 35*time.Second {
+					jumps(&swept)
 				}
-				b.runFor(75 * time.Second)
-				require.Equal(t, []time.Duration{0, 10 * time.Second, 40 * time.Second, 50 * time.Second}, b.seen().brought)
-			})
+				swept.OldestOpen = 5
+				return swept, err
+			}
+			b.runFor(75 * time.Second)
+			require.Equal(t, []time.Duration{0, 10 * time.Second, 40 * time.Second, 50 * time.Second}, b.seen().brought)
 		})
-	}
+	})
 }
 
 func TestStoredTimesAreBroughtBackUntilNoneIsLeftAndThenSweptAgain(t *testing.T) {

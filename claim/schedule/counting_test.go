@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // modelKey is a packed state.
@@ -249,43 +251,40 @@ func TestEachRuleThatIsLeftOutPassesALimit(t *testing.T) {
 
 // A planted row takes each limit beyond what it allows, in each state in which it holds a slot.
 func TestEachLimitThatIsPassedIsSeen(t *testing.T) {
-	t.Parallel()
 	holding := []modelRow{{state: rowClaimed}, {state: rowDispatched}, {state: rowDoubt},
 		{state: rowWaits, open: openTake}, {state: rowDoubt, open: openTake}, {state: rowClaimed, open: openRequeue}}
 	free := []modelRow{{state: rowWaits}, {state: rowEnded}, {state: rowForgettable},
 		{state: rowDispatched, open: openTake}}
-	for name, c := range map[string]struct {
+	type given struct {
 		limits modelLimits
 		queue  byte // of the planted row
-	}{
+	}
+	must.Each(t, map[string]given{
 		"a workspace's":          {modelLimits{workspaces: [2]byte{1, unlimited}, own: unlimited, all: unlimited}, 0},
 		"a workspace's, by keys": {modelLimits{workspaces: [2]byte{1, unlimited}, own: unlimited, all: unlimited}, keyed},
 		"another workspace's":    {modelLimits{workspaces: [2]byte{1, 0}, own: unlimited, all: unlimited}, 1},
 		"a key's in a workspace": {modelLimits{workspaces: [2]byte{unlimited, 1}, own: 1, all: unlimited}, keyed},
 		"a key's over all":       {modelLimits{workspaces: [2]byte{1, 1}, own: 1, all: 1}, keyed + 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			took := [modelQueues]bool{}
-			took[c.queue] = true
-			seen := func(planted modelRow) bool {
-				m := model{}
-				for n := range m.rows {
-					m.rows[n].state = rowEnded
-				}
-				m.rows[0] = modelRow{queue: keyed, state: rowDispatched}
-				m.rows[1] = planted
-				m.rows[1].queue = c.queue
-				return m.broken(took, c.limits)
+	}, func(t *testing.T, c given) {
+		took := [modelQueues]bool{}
+		took[c.queue] = true
+		seen := func(planted modelRow) bool {
+			m := model{}
+			for n := range m.rows {
+				m.rows[n].state = rowEnded
 			}
-			for _, planted := range holding {
-				require.True(t, seen(planted), "%+v", planted)
-			}
-			for _, planted := range free {
-				require.False(t, seen(planted), "%+v", planted)
-			}
-		})
-	}
+			m.rows[0] = modelRow{queue: keyed, state: rowDispatched}
+			m.rows[1] = planted
+			m.rows[1].queue = c.queue
+			return m.broken(took, c.limits)
+		}
+		for _, planted := range holding {
+			require.True(t, seen(planted), "%+v", planted)
+		}
+		for _, planted := range free {
+			require.False(t, seen(planted), "%+v", planted)
+		}
+	})
 }
 
 // States that differ in anything are not taken for one another, so none is left unexplored.

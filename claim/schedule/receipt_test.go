@@ -7,16 +7,18 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 func TestAReceiptAfterACount(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type given struct {
 		receipt Receipt
 		tokens  []int64
 		last    int64
 		after   Receipt
-	}{
+	}
+	must.Each(t, map[string]given{
 		"no holder ever": {Receipt{}, nil, 0, Receipt{Floor: 1}},
 		"no holder left": {Receipt{Floor: 3, To: 9}, nil, 20, Receipt{Floor: 21, To: 20}},
 		"no holder beyond the known ones": {Receipt{Floor: 3, Held: 2, To: 9}, nil, 20,
@@ -35,12 +37,9 @@ func TestAReceiptAfterACount(t *testing.T) {
 		"tokens of a sequence that was not copied": {Receipt{}, []int64{50, 70}, 4, Receipt{Floor: 5, To: 4}},
 		"and old ones":                  {Receipt{}, []int64{5, 9000}, 8000, Receipt{Floor: 5, Held: 1, To: 8000}},
 		"of which some were not copied": {Receipt{}, []int64{3, 70}, 4, Receipt{Floor: 3, To: 2}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			require.Equal(t, c.after, c.receipt.After(slices.Clone(c.tokens), c.last))
-		})
-	}
+	}, func(t *testing.T, c given) {
+		require.Equal(t, c.after, c.receipt.After(slices.Clone(c.tokens), c.last))
+	})
 }
 
 func TestAReceiptAnewCountsAllHolders(t *testing.T) {

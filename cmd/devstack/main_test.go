@@ -22,12 +22,12 @@ import (
 )
 
 func TestRunWithoutSenseExplainsItself(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
+	type given struct {
 		args   []string
 		code   int
 		output string
-	}{
+	}
+	must.Each(t, map[string]given{
 		"nothing":          {nil, 2, "devstack temporal"},
 		"help":             {[]string{"--help"}, 0, "devstack demo"},
 		"unknown command":  {[]string{"kafka"}, 2, `unknown command "kafka"`},
@@ -42,15 +42,12 @@ func TestRunWithoutSenseExplainsItself(t *testing.T) {
 		"demo, no binary":  {[]string{"demo", "--pgdispatch", "/no/such/file"}, 1, "find pgdispatch"},
 		"empty namespace":  {[]string{"temporal", "--namespace", ""}, 2, "empty name"},
 		"unknown UI place": {[]string{"temporal", "--ui-addr", "ui"}, 2, "read address"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var out bytes.Buffer
-			code := run(t.Context(), test.args, streams{in: bytes.NewReader(nil), out: &out, err: &out})
-			require.Equal(t, test.code, code, out.String())
-			require.Contains(t, out.String(), test.output)
-		})
-	}
+	}, func(t *testing.T, test given) {
+		var out bytes.Buffer
+		code := run(t.Context(), test.args, streams{in: bytes.NewReader(nil), out: &out, err: &out})
+		require.Equal(t, test.code, code, out.String())
+		require.Contains(t, out.String(), test.output)
+	})
 }
 
 // temporalCommand runs devstack temporal until its standard input is closed. It returns the output at readiness, and a

@@ -1,4 +1,4 @@
-// Package must lets a test use what a call returns where the call stands.
+// Package must saves tests the lines that each of them would repeat: for errors that must not come, and for cases.
 package must
 
 import (
@@ -21,4 +21,12 @@ func (r Result[T]) In(t testing.TB) T {
 	t.Helper()
 	require.NoError(t, r.err)
 	return r.value
+}
+
+// Each runs a test for each of its cases, by name, beside other tests.
+func Each[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
+	t.Parallel()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { test(t, c) })
+	}
 }

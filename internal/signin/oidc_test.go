@@ -56,11 +56,11 @@ func get(t *testing.T, client *http.Client, address string) (int, string) {
 }
 
 func TestPeopleSignInWithTheirRolesAndSignOut(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type given struct {
 		claims map[string]any
 		want   string
-	}{
+	}
+	must.Each(t, map[string]given{
 		"operator": {map[string]any{"groups": []string{"all", "ops"}, "email": "anna@example.com", "email_verified": true},
 			"anna@example.com {true false []} true /ui/items"},
 		"viewer": {map[string]any{"groups": "all, staff", "email": "anna@example.com", "email_verified": false},
@@ -69,33 +69,30 @@ func TestPeopleSignInWithTheirRolesAndSignOut(t *testing.T) {
 			"subject-1 {false false []} true /ui/items"},
 		"chosen": {map[string]any{"groups": []string{"staff"}, "preferred_username": "root"},
 			"subject-1 {false false []} true /ui/items"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newProvider(t)
-			p.Claim(c.claims)
-			o, server, client := pages(t, p)
-			if c.claims["realm_access"] != nil {
-				o.RoleClaim = "realm_access.roles"
-			}
-			code, text := get(t, client, server.URL+"/ui/signin?to=/ui/items")
-			require.Equal(t, "openid roles", p.Scopes())
-			require.Equal(t, 200, code)
-			require.Equal(t, c.want, text)
-			must.Get(client.Post(server.URL+"/ui/signout", "", nil)).In(t)
-			_, text = get(t, client, server.URL+"/ui/")
-			require.Equal(t, "{false false []} false /ui/", text)
-		})
-	}
+	}, func(t *testing.T, c given) {
+		p := newProvider(t)
+		p.Claim(c.claims)
+		o, server, client := pages(t, p)
+		if c.claims["realm_access"] != nil {
+			o.RoleClaim = "realm_access.roles"
+		}
+		code, text := get(t, client, server.URL+"/ui/signin?to=/ui/items")
+		require.Equal(t, "openid roles", p.Scopes())
+		require.Equal(t, 200, code)
+		require.Equal(t, c.want, text)
+		must.Get(client.Post(server.URL+"/ui/signout", "", nil)).In(t)
+		_, text = get(t, client, server.URL+"/ui/")
+		require.Equal(t, "{false false []} false /ui/", text)
+	})
 }
 
 func TestSignInsThatAreNotValidAreRefused(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type given struct {
 		claims map[string]any
 		wrong  bool
 		want   string
-	}{
+	}
+	must.Each(t, map[string]given{
 		"no role":        {map[string]any{"groups": []string{"others"}}, false, "Your account has no role"},
 		"no claim":       {map[string]any{}, false, "Your account has no role"},
 		"another nonce":  {map[string]any{"groups": "ops", "nonce": "old"}, false, "The sign-in is not valid"},
@@ -104,22 +101,19 @@ func TestSignInsThatAreNotValidAreRefused(t *testing.T) {
 		"expired":        {map[string]any{"groups": "ops", "exp": 1}, false, "The sign-in is not valid"},
 		"another's key":  {map[string]any{"groups": "ops"}, true, "The sign-in is not valid"},
 		"without expiry": {map[string]any{"groups": "ops", "exp": nil}, false, "The sign-in is not valid"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newProvider(t)
-			p.Claim(c.claims)
-			if c.wrong {
-				p.Forge()
-			}
-			_, server, client := pages(t, p)
-			code, text := get(t, client, server.URL+"/ui/signin")
-			require.Equal(t, 403, code)
-			require.Contains(t, text, c.want)
-			_, text = get(t, client, server.URL+"/ui/")
-			require.Equal(t, "{false false []} false /ui/", text)
-		})
-	}
+	}, func(t *testing.T, c given) {
+		p := newProvider(t)
+		p.Claim(c.claims)
+		if c.wrong {
+			p.Forge()
+		}
+		_, server, client := pages(t, p)
+		code, text := get(t, client, server.URL+"/ui/signin")
+		require.Equal(t, 403, code)
+		require.Contains(t, text, c.want)
+		_, text = get(t, client, server.URL+"/ui/")
+		require.Equal(t, "{false false []} false /ui/", text)
+	})
 }
 
 func TestARefusedSignInLeavesALineWithItsReasonAndRemedy(t *testing.T) {

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
-	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // caller starts workflows with a callback at a service that accepts or rejects them.
@@ -63,38 +64,34 @@ func TestAStartAsksForACallbackWithTheExecutionsHeader(t *testing.T) {
 }
 
 func TestNoItemFailsWhereTemporalRefusesCallbacks(t *testing.T) {
-	t.Parallel()
-	for name, refusal := range map[string]error{
+	must.Each(t, map[string]error{
 		"not allowed": serviceerror.NewInvalidArgument("invalid url: url does not match any configured callback address"),
 		"not known":   serviceerror.NewUnimplemented("unknown callback variant"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c := newCaller()
-				c.refuses = refusal
-				c.requireStart(t)
-				require.Len(t, c.sent, 2)
-				require.Equal(t, c.sent[0].RequestId, c.sent[1].RequestId, "both are the same start")
-				require.Empty(t, c.sent[1].CompletionCallbacks)
-				require.False(t, c.Callback.Taken(), "the execution is to be watched")
+	}, func(t *testing.T, refusal error) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCaller()
+			c.refuses = refusal
+			c.requireStart(t)
+			require.Len(t, c.sent, 2)
+			require.Equal(t, c.sent[0].RequestId, c.sent[1].RequestId, "both are the same start")
+			require.Empty(t, c.sent[1].CompletionCallbacks)
+			require.False(t, c.Callback.Taken(), "the execution is to be watched")
 
-				c.requireStart(t)
-				require.Len(t, c.sent, 3, "the next start requests no callback")
+			c.requireStart(t)
+			require.Len(t, c.sent, 3, "the next start requests no callback")
 
-				time.Sleep(refusalPause)
-				c.requireStart(t)
-				c.requireStart(t)
-				require.Len(t, c.sent, 6, "after a while, one start requests it again")
+			time.Sleep(refusalPause)
+			c.requireStart(t)
+			c.requireStart(t)
+			require.Len(t, c.sent, 6, "after a while, one start requests it again")
 
-				c.refuses = nil
-				time.Sleep(refusalPause)
-				c.requireStart(t)
-				require.Len(t, c.sent, 7)
-				require.True(t, c.Callback.Taken(), "callbacks are allowed again")
-			})
+			c.refuses = nil
+			time.Sleep(refusalPause)
+			c.requireStart(t)
+			require.Len(t, c.sent, 7)
+			require.True(t, c.Callback.Taken(), "callbacks are allowed again")
 		})
-	}
+	})
 }
 
 // An error of the item itself is not attributed to its callback.

@@ -144,13 +144,13 @@ func isLarge(call codectest.Call) bool  { return call.Bytes > 150 }
 func isDecode(call codectest.Call) bool { return call.Operation == "decode" }
 
 func TestNothingIsSentThatTheCodecServerDoesNotEncode(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type given struct {
 		fails   func(codectest.Call) int
 		outcome engine.Outcome
 		says    string
 		remedy  string
-	}{
+	}
+	must.Each(t, map[string]given{
 		"overload":   {answering(http.StatusServiceUnavailable), engine.Unreached, "503 Service Unavailable", "check that"},
 		"rate limit": {answering(http.StatusTooManyRequests), engine.Unreached, "429 Too Many Requests", "check that"},
 		"no token":   {answering(http.StatusUnauthorized), engine.Blocked, "401 Unauthorized", "CODEC_TOKEN_FILE"},
@@ -164,31 +164,29 @@ func TestNothingIsSentThatTheCodecServerDoesNotEncode(t *testing.T) {
 		"bad payload": {answering(http.StatusBadRequest, isLarge), engine.Permanent, "does not encode this", ""},
 		"too large":   {answering(http.StatusRequestEntityTooLarge, isLarge), engine.Permanent, "413", ""},
 		"invalid":     {answering(http.StatusUnprocessableEntity, isLarge), engine.Permanent, "422", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server, codec, log := codecServer(t)
-			server.Fail(c.fails)
-			service := &startService{}
-			client := coded(service, codec)
-			_, err := client.Start(t.Context(), aSecretItem())
-			require.ErrorContains(t, err, "encode payloads: codec server "+server.URL)
-			require.ErrorContains(t, err, c.says)
-			require.Equal(t, c.outcome.String(), Classify(err).String())
-			require.Contains(t, Remedy(err, "shop"), c.remedy)
-			require.Empty(t, service.started)
-			require.Equal(t, c.outcome != engine.Permanent, codec.Failure() != nil)
+	}, func(t *testing.T, c given) {
+		server, codec, log := codecServer(t)
+		server.Fail(c.fails)
+		service := &startService{}
+		client := coded(service, codec)
+		_, err := client.Start(t.Context(), aSecretItem())
+		require.ErrorContains(t, err, "encode payloads: codec server "+server.URL)
+		require.ErrorContains(t, err, c.says)
+		require.Equal(t, c.outcome.String(), Classify(err).String())
+		require.Contains(t, Remedy(err, "shop"), c.remedy)
+		require.Empty(t, service.started)
+		require.Equal(t, c.outcome != engine.Permanent, codec.Failure() != nil)
 
-			server.Fail(nil)
-			must.Get(client.Start(t.Context(), aSecretItem())).In(t)
-			require.Nil(t, codec.Failure())
-			if c.outcome != engine.Permanent {
-				require.Equal(t, 1, strings.Count(log.String(),
-					`msg="The codec server does not encode; nothing is sent to Temporal until it does"`), log.String())
-				require.Contains(t, log.String(), `msg="The codec server encodes again"`)
-			}
-			require.NotContains(t, log.String(), "secret")
-		})
-	}
+		server.Fail(nil)
+		must.Get(client.Start(t.Context(), aSecretItem())).In(t)
+		require.Nil(t, codec.Failure())
+		if c.outcome != engine.Permanent {
+			require.Equal(t, 1, strings.Count(log.String(),
+				`msg="The codec server does not encode; nothing is sent to Temporal until it does"`), log.String())
+			require.Contains(t, log.String(), `msg="The codec server encodes again"`)
+		}
+		require.NotContains(t, log.String(), "secret")
+	})
 }
 
 func TestACodecServerThatDoesNotAnswerIsUnreached(t *testing.T) {

@@ -25,13 +25,13 @@ func started(t *testing.T, input Input, params string) *startRequest {
 }
 
 func TestParamsBecomeTheArgumentsThatTheInputAsksFor(t *testing.T) {
-	t.Parallel()
 	digits := strings.Repeat("1", 400)
-	for name, c := range map[string]struct {
+	type given struct {
 		input  Input
 		params string
 		want   []*commonpb.Payload
-	}{
+	}
+	must.Each(t, map[string]given{
 		"params":       {Params, `{"n": ` + digits + `}`, []*commonpb.Payload{jsonPayload([]byte(`{"n": ` + digits + `}`))}},
 		"no arguments": {Args, `[]`, nil},
 		"two arguments": {Args, `["a", {"b": [` + digits + `, null]}]`,
@@ -39,17 +39,14 @@ func TestParamsBecomeTheArgumentsThatTheInputAsksFor(t *testing.T) {
 		"payloads": {Payloads, `[{"data": "AAH/", "metadata": {"encoding": "YmluYXJ5L2VuY3J5cHRlZA==", "key": ""}}, {}]`,
 			[]*commonpb.Payload{{Data: []byte{0, 1, 255},
 				Metadata: map[string][]byte{"encoding": []byte("binary/encrypted"), "key": {}}}, {}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := started(t, c.input, c.params).GetInput().GetPayloads()
-			require.Len(t, got, len(c.want))
-			for n := range got {
-				require.Equal(t, c.want[n].GetData(), got[n].GetData())
-				require.Equal(t, c.want[n].GetMetadata(), got[n].GetMetadata())
-			}
-		})
-	}
+	}, func(t *testing.T, c given) {
+		got := started(t, c.input, c.params).GetInput().GetPayloads()
+		require.Len(t, got, len(c.want))
+		for n := range got {
+			require.Equal(t, c.want[n].GetData(), got[n].GetData())
+			require.Equal(t, c.want[n].GetMetadata(), got[n].GetMetadata())
+		}
+	})
 }
 
 func TestAWorkflowWithoutAnEnvelopeFindsTheItemInMemoAndHeader(t *testing.T) {
@@ -71,27 +68,24 @@ func TestAWorkflowWithoutAnEnvelopeFindsTheItemInMemoAndHeader(t *testing.T) {
 }
 
 func TestAnInputThatCannotBeReadFailsTheItem(t *testing.T) {
-	t.Parallel()
 	half := `"` + strings.Repeat("x", maxInputBytes/2) + `"`
-	for name, c := range map[string]struct {
+	type given struct {
 		input        Input
 		params, want string
-	}{
+	}
+	must.Each(t, map[string]given{
 		"no array":   {Args, `{}`, "read params as args"},
 		"no base64":  {Payloads, `[{"data": "?"}]`, "read params as payloads"},
 		"unknown":    {"soap", `{}`, `the definition's input is "soap", which this replica does not know`},
 		"many bytes": {Args, "[" + half + "," + half + "]", "make params smaller"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			service, item := &startService{}, anItem()
-			item.Input, item.Params = c.input, []byte(c.params)
-			_, err := starterOn(service).Start(t.Context(), item)
-			require.ErrorContains(t, err, c.want)
-			require.Equal(t, engine.Permanent, Classify(err))
-			require.Empty(t, service.started)
-		})
-	}
+	}, func(t *testing.T, c given) {
+		service, item := &startService{}, anItem()
+		item.Input, item.Params = c.input, []byte(c.params)
+		_, err := starterOn(service).Start(t.Context(), item)
+		require.ErrorContains(t, err, c.want)
+		require.Equal(t, engine.Permanent, Classify(err))
+		require.Empty(t, service.started)
+	})
 }
 
 func TestTextBecomesTheJSONThatEncodingJSONMakesOfIt(t *testing.T) {

@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
-	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // unanswered is an item whose first start was sent this long ago and never answered.
@@ -19,14 +20,14 @@ func unanswered(since time.Duration) Start {
 }
 
 func TestItemThatTemporalMayHaveForgottenIsNotStarted(t *testing.T) {
-	t.Parallel()
 	const day = 24 * time.Hour
 	denied := serviceerror.NewPermissionDenied("not yours", "")
-	for name, c := range map[string]struct {
+	type given struct {
 		retention, age time.Duration
 		parked         bool
 		unread         error
-	}{
+	}
+	must.Each(t, map[string]given{
 		"without doubt":                 {time.Hour, 0, false, nil},
 		"young":                         {day, time.Minute, false, nil},
 		"still remembered":              {day, 23*time.Hour - 1, false, nil},
@@ -41,31 +42,28 @@ func TestItemThatTemporalMayHaveForgottenIsNotStarted(t *testing.T) {
 		"without one, young":            {0, 53 * time.Minute, false, nil},
 		"without one, old":              {0, 55 * time.Minute, true, nil},
 		"a very short one, never read":  {time.Minute, 30 * time.Minute, false, nil}, // Temporal accepts no such retention
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			service := &startService{retention: c.retention, retentionError: c.unread}
-			_, err := starterOn(service).Start(t.Context(), unanswered(c.age))
-			if !c.parked {
-				require.NoError(t, err)
-				require.Len(t, service.started, 1)
-				if c.age == 0 {
-					require.Empty(t, service.asked)
-				}
-				return
+	}, func(t *testing.T, c given) {
+		service := &startService{retention: c.retention, retentionError: c.unread}
+		_, err := starterOn(service).Start(t.Context(), unanswered(c.age))
+		if !c.parked {
+			require.NoError(t, err)
+			require.Len(t, service.started, 1)
+			if c.age == 0 {
+				require.Empty(t, service.asked)
 			}
-			require.ErrorIs(t, err, ErrForgotten)
-			require.Equal(t, engine.Forgotten, Classify(err))
-			if c.retention > 0 {
-				require.ErrorContains(t, err, "the namespace's retention is "+c.retention.String())
-			} else {
-				require.ErrorContains(t, err, "cannot be read, so 1h0m0s is assumed")
-			}
-			require.ErrorContains(t, err, "replay the item if its workflow did not run")
-			require.Empty(t, service.started)
-			require.Equal(t, "shop", service.asked[0].Namespace)
-		})
-	}
+			return
+		}
+		require.ErrorIs(t, err, ErrForgotten)
+		require.Equal(t, engine.Forgotten, Classify(err))
+		if c.retention > 0 {
+			require.ErrorContains(t, err, "the namespace's retention is "+c.retention.String())
+		} else {
+			require.ErrorContains(t, err, "cannot be read, so 1h0m0s is assumed")
+		}
+		require.ErrorContains(t, err, "replay the item if its workflow did not run")
+		require.Empty(t, service.started)
+		require.Equal(t, "shop", service.asked[0].Namespace)
+	})
 }
 
 func TestEachNamespaceHasARetentionOfItsOwn(t *testing.T) {

@@ -4,10 +4,11 @@ import (
 	"testing"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
-	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // aSignal approves an execution.
@@ -36,7 +37,6 @@ func TestASignalGoesToOneRunWithItsOwnRequestID(t *testing.T) {
 
 // An unanswered signal may have reached a run that has closed since, so it is offered to each run from the first on.
 func TestASignalToAClosedRunIsSentNowhereElse(t *testing.T) {
-	t.Parallel()
 	gone := serviceerror.NewNotFound("workflow execution already completed")
 	newest := func(runID string, open bool) *workflowpb.WorkflowExecutionInfo {
 		info := described(runID, "e1", open)
@@ -44,7 +44,7 @@ func TestASignalToAClosedRunIsSentNowhereElse(t *testing.T) {
 		return info
 	}
 	stranger, next := described("run-9", "stranger", true), history{closed(continued("run-2"))}
-	for name, row := range map[string]struct {
+	type given struct {
 		unanswered bool
 		to         string
 		newest     *workflowpb.WorkflowExecutionInfo
@@ -52,7 +52,8 @@ func TestASignalToAClosedRunIsSentNowhereElse(t *testing.T) {
 		continues  string
 		want       error
 		sent       int
-	}{
+	}
+	must.Each(t, map[string]given{
 		"it continues":                     {false, "run-1", newest("run-2", true), nil, "run-2", nil, 1},
 		"Temporal has no such ID":          {false, "run-1", nil, nil, "", ErrEnded, 1},
 		"a stranger took the ID":           {false, "run-1", stranger, nil, "", ErrEnded, 1},
@@ -63,17 +64,15 @@ func TestASignalToAClosedRunIsSentNowhereElse(t *testing.T) {
 		"the next run, if none is open":    {true, "run-1", newest("run-9", false), next, "run-2", nil, 1},
 		"the run is gone, others are not":  {true, "run-1", newest("run-9", false), nil, "run-9", nil, 1},
 		"it was the last":                  {true, "run-9", newest("run-9", false), nil, "", ErrEnded, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			service, signal := &fakeService{newest: row.newest, stop: gone}, aSignal
-			service.answers = append(row.closed, fails(gone), fails(gone))
-			signal.To, signal.Unanswered = row.to, row.unanswered
-			continues, err := send(t, service, signal)
-			require.ErrorIs(t, err, row.want)
-			require.Equal(t, row.continues, continues)
-			require.Len(t, service.signals, row.sent)
-		})
-	}
+	}, func(t *testing.T, row given) {
+		service, signal := &fakeService{newest: row.newest, stop: gone}, aSignal
+		service.answers = append(row.closed, fails(gone), fails(gone))
+		signal.To, signal.Unanswered = row.to, row.unanswered
+		continues, err := send(t, service, signal)
+		require.ErrorIs(t, err, row.want)
+		require.Equal(t, row.continues, continues)
+		require.Len(t, service.signals, row.sent)
+	})
 }
 
 func TestASignalThatGotNoAnswerMayBeTriedAgain(t *testing.T) {

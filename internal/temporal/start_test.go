@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/dispatch/engine"
-	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -19,6 +18,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 type (
@@ -183,8 +184,7 @@ func TestSameItemGivesTheSameRequest(t *testing.T) {
 }
 
 func TestParamsReachTheWorkflowAsTheyWereStored(t *testing.T) {
-	t.Parallel()
-	for name, params := range map[string]string{
+	must.Each(t, map[string]string{
 		"a number beyond float64":   `{"n": 1` + strings.Repeat("0", 400) + `}`,
 		"a number with an exponent": `{"n": 1e400, "m": 0.10000000000000000000000000001}`,
 		"an ID above 2^53":          `{"id": 9007199254740993}`,
@@ -192,17 +192,14 @@ func TestParamsReachTheWorkflowAsTheyWereStored(t *testing.T) {
 		"unicode":                   `{"naïve": "日本語 🙂 \u0001 <&> \"quoted\" \\"}`,
 		"the same key twice":        `{"a": 1, "a": 2}`,
 		"nothing":                   `{}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			service := &startService{}
-			item := anItem()
-			item.Params = []byte(params)
-			must.Get(starterOn(service).Start(t.Context(), item)).In(t)
-			data := string(service.started[0].Input.Payloads[0].Data)
-			require.True(t, strings.HasSuffix(data, `,"params":`+params+`}`), "params are copied byte for byte")
-		})
-	}
+	}, func(t *testing.T, params string) {
+		service := &startService{}
+		item := anItem()
+		item.Params = []byte(params)
+		must.Get(starterOn(service).Start(t.Context(), item)).In(t)
+		data := string(service.started[0].Input.Payloads[0].Data)
+		require.True(t, strings.HasSuffix(data, `,"params":`+params+`}`), "params are copied byte for byte")
+	})
 }
 
 func TestInputThatTemporalWouldRefuseIsNotSent(t *testing.T) {
@@ -246,24 +243,20 @@ func TestAlreadyStartedByOurOwnRequestIsSuccess(t *testing.T) {
 }
 
 func TestAlreadyStartedByAStrangerFailsTheItem(t *testing.T) {
-	t.Parallel()
-	for name, describe := range map[string]func(*describeRequest) (*describeResponse, error){
+	must.Each(t, map[string]func(*describeRequest) (*describeResponse, error){
 		"without a memo":           describedAs("run-there", ""),
 		"with another item's memo": describedAs("run-there", "99999999-9999-4999-8999-999999999999"),
 		"deleted meanwhile": func(*describeRequest) (*describeResponse, error) {
 			return nil, serviceerror.NewNotFound("gone")
 		},
 		"with an empty answer": func(*describeRequest) (*describeResponse, error) { return &describeResponse{}, nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			service := &startService{start: alreadyStarted("somebody-else"), describe: describe}
-			_, err := starterOn(service).Start(t.Context(), anItem())
-			require.ErrorIs(t, err, ErrForeign)
-			require.ErrorContains(t, err, WorkflowID(anItem().ID))
-			require.Equal(t, engine.Permanent, Classify(err))
-		})
-	}
+	}, func(t *testing.T, describe func(*describeRequest) (*describeResponse, error)) {
+		service := &startService{start: alreadyStarted("somebody-else"), describe: describe}
+		_, err := starterOn(service).Start(t.Context(), anItem())
+		require.ErrorIs(t, err, ErrForeign)
+		require.ErrorContains(t, err, WorkflowID(anItem().ID))
+		require.Equal(t, engine.Permanent, Classify(err))
+	})
 }
 
 func TestDescribeThatFailsDecidesNothingAboutTheItem(t *testing.T) {

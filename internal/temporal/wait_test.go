@@ -20,6 +20,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 type (
@@ -198,13 +200,13 @@ func (f *fakeService) runs() []string {
 }
 
 func TestWaitSaysHowTheWorkflowEnded(t *testing.T) {
-	t.Parallel()
 	chain := &failurepb.Failure{Message: "activity error", Cause: failure("charge failed", "Card",
 		failure("card expired", "errorString", nil))}
-	for name, c := range map[string]struct {
+	type given struct {
 		event *historypb.HistoryEvent
 		want  End
-	}{
+	}
+	must.Each(t, map[string]given{
 		"completed": {completed(""), End{Outcome: "COMPLETED"}},
 		"failed":    {failed(&failurepb.Failure{Message: "boom"}, ""), End{Outcome: "FAILED", Reason: "boom"}},
 		"failed in a chain": {failed(chain, ""),
@@ -219,14 +221,11 @@ func TestWaitSaysHowTheWorkflowEnded(t *testing.T) {
 		"terminated":          {terminated("enough"), End{Outcome: "TERMINATED", Reason: "workflow was terminated: enough"}},
 		"cancelled": {&historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED},
 			End{Outcome: "CANCELED", Reason: "workflow was cancelled"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			end, _, err := wait(t, closed(c.event))
-			require.NoError(t, err)
-			require.Equal(t, c.want, end)
-		})
-	}
+	}, func(t *testing.T, c given) {
+		end, _, err := wait(t, closed(c.event))
+		require.NoError(t, err)
+		require.Equal(t, c.want, end)
+	})
 }
 
 func TestWaitFollowsTheChainToItsLastRun(t *testing.T) {
@@ -325,14 +324,14 @@ func TestProbeTakesARefusalForAnAnswerUnlessAllElseWouldBeRefused(t *testing.T) 
 }
 
 func TestProbeSaysWhyTheNamespaceIsRefusedAndWhatToDo(t *testing.T) {
-	t.Parallel()
 	denied := serviceerror.NewPermissionDenied("Request unauthorized.", "")
-	for name, c := range map[string]struct {
+	type given struct {
 		state    enumspb.NamespaceState
 		describe error
 		history  error // the answer for an execution that does not exist
 		want     string
-	}{
+	}
+	must.Each(t, map[string]given{
 		"registered": {state: enumspb.NAMESPACE_STATE_REGISTERED},
 		"missing": {describe: serviceerror.NewNamespaceNotFound("shop"),
 			want: `Temporal has no namespace "shop": register it (temporal operator namespace create --namespace "shop"), ` +
@@ -346,18 +345,15 @@ func TestProbeSaysWhyTheNamespaceIsRefusedAndWhatToDo(t *testing.T) {
 		"only its description is forbidden": {describe: denied, history: serviceerror.NewNotFound("no such workflow")},
 		"its description is forbidden, and all else comes too fast": {describe: denied,
 			history: exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "slower")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			err := (&Client{Service: &fakeService{namespace: c.describe, state: c.state,
-				answers: history{fails(c.history)}}, Namespace: "shop"}).Probe(t.Context())
-			if c.want == "" {
-				require.NoError(t, err)
-				return
-			}
-			require.EqualError(t, err, c.want)
-			var refused NamespaceError
-			require.ErrorAs(t, err, &refused)
-		})
-	}
+	}, func(t *testing.T, c given) {
+		err := (&Client{Service: &fakeService{namespace: c.describe, state: c.state,
+			answers: history{fails(c.history)}}, Namespace: "shop"}).Probe(t.Context())
+		if c.want == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.EqualError(t, err, c.want)
+		var refused NamespaceError
+		require.ErrorAs(t, err, &refused)
+	})
 }

@@ -118,7 +118,7 @@ func TestAMigrationThatFailsLeavesTheVersionBeforeIt(t *testing.T) {
 }
 
 func TestTriggersAreReplacedWithoutADeadlockWithATransactionThatWritesSeveralTables(t *testing.T) {
-	sqltest.Each(t, map[string]string{
+	must.Each(t, map[string]string{
 		"changed": "update pgdispatch.applied_functions set sha256 = '' where name = 'triggers'",
 		"refuse_truncate is missing": `do $$ declare guarded regclass; begin
 			for guarded in select t.tgrelid from pg_trigger t where t.tgname = 'refuse_truncate' loop
@@ -152,7 +152,7 @@ func upWaitsFor(t *testing.T, migrating, application, watching *pgx.Conn) (migra
 }
 
 func TestAMigrationGivesWayToATransactionThatNeedsATableWhichItHasLocked(t *testing.T) {
-	sqltest.Each(t, map[string]string{
+	must.Each(t, map[string]string{
 		"a wait that is too long": "1min", "a deadlock": "400ms",
 	}, func(t *testing.T, deadlockTimeout string) {
 		t.Parallel()

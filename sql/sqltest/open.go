@@ -45,14 +45,6 @@ func Run(m *testing.M) int {
 	return code
 }
 
-// Each runs a test beside others for each of its cases, by name. Each case opens a database of its own.
-func Each[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
-	t.Parallel()
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { test(t, c) })
-	}
-}
-
 // URL returns the URL of a fresh, migrated database. It is dropped when the test ends.
 func URL(t testing.TB) string {
 	t.Helper()

@@ -8,16 +8,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 func TestOrderPutsEveryNodeAfterWhatItWaitsFor(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
+	type given struct {
 		nodes, edges string // one letter is a node, two are an edge
 		want, err    string
-	}{
+	}
+	must.Each(t, map[string]given{
 		"empty":                      {},
 		"no edges":                   {nodes: "ba", want: "ba"},
 		"edges in reverse order":     {nodes: "cba", edges: "ab bc", want: "abc"},
@@ -27,25 +28,22 @@ func TestOrderPutsEveryNodeAfterWhatItWaitsFor(t *testing.T) {
 		"edge from a node to itself": {nodes: "a", edges: "aa", err: `nodes ["a"] wait for one another`},
 		"unknown node":               {nodes: "a", edges: "az", err: `no node "z"`},
 		"node twice":                 {nodes: "aa", err: `node "a" appears twice`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var g graph
-			for _, id := range test.nodes {
-				g.Nodes = append(g.Nodes, graphNode{string(id)})
-			}
-			for edge := range strings.FieldsSeq(test.edges) {
-				g.Edges = append(g.Edges, graphEdge{edge[:1], edge[1:]})
-			}
-			got, err := g.order()
-			if test.err != "" {
-				require.ErrorContains(t, err, test.err)
-				return
-			}
-			require.NoError(t, err)
-			require.Equal(t, test.want, strings.Join(got, ""))
-		})
-	}
+	}, func(t *testing.T, test given) {
+		var g graph
+		for _, id := range test.nodes {
+			g.Nodes = append(g.Nodes, graphNode{string(id)})
+		}
+		for edge := range strings.FieldsSeq(test.edges) {
+			g.Edges = append(g.Edges, graphEdge{edge[:1], edge[1:]})
+		}
+		got, err := g.order()
+		if test.err != "" {
+			require.ErrorContains(t, err, test.err)
+			return
+		}
+		require.NoError(t, err)
+		require.Equal(t, test.want, strings.Join(got, ""))
+	})
 }
 
 // dataDir is the demonstration's data.

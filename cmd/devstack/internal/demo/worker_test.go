@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 var diamond = graph{
@@ -62,24 +64,21 @@ func TestWorkflowFailsAtTheNodeThatIsAskedTo(t *testing.T) {
 }
 
 func TestWorkflowRefusesWhatCannotGetBetter(t *testing.T) {
-	t.Parallel()
 	cycle := graph{Nodes: []graphNode{{"a"}, {"b"}}, Edges: []graphEdge{{"a", "b"}, {"b", "a"}}}
-	for name, test := range map[string]struct {
+	type given struct {
 		graph   graph
 		nodeIDs []string
 		want    string
-	}{
+	}
+	must.Each(t, map[string]given{
 		"cycle":       {cycle, []string{"a", "b"}, "wait for one another"},
 		"other nodes": {diamond, []string{"a"}, "are not the graph's"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			env, ran := newEnvironment(test.graph)
-			env.ExecuteWorkflow(runGraph, workflowInput{WorkflowDefinitionVersionID: "version-1", NodeIDs: test.nodeIDs})
-			requireApplicationError(t, env.GetWorkflowError(), test.want)
-			require.Empty(t, *ran)
-		})
-	}
+	}, func(t *testing.T, test given) {
+		env, ran := newEnvironment(test.graph)
+		env.ExecuteWorkflow(runGraph, workflowInput{WorkflowDefinitionVersionID: "version-1", NodeIDs: test.nodeIDs})
+		requireApplicationError(t, env.GetWorkflowError(), test.want)
+		require.Empty(t, *ran)
+	})
 }
 
 // requireApplicationError requires an error that Temporal does not retry.
