@@ -36,9 +36,9 @@ type replica struct {
 	parked         []time.Time                  // when it parked items, in the last minute
 	sawKept        time.Time                    // its first look that saw the transaction kept as the oldest
 	lookedAt       time.Time
-	seesUnanswered bool      // its last look saw starts to repeat
-	passedOverAt   time.Time // its last claim that gave no start to repeat, though it asked
 	lookedBefore   time.Time // the look before
+	seesUnanswered bool      // its last look saw starts to repeat
+	passedOverAt   time.Time // its last claim that gave no start to repeat, though it asked for them
 
 	claims   *claim.Store
 	dispatch *dispatch.Dispatcher
