@@ -204,3 +204,10 @@ func TestEchoKnowsItsOwnPings(t *testing.T) {
 		require.Equal(t, c.acknowledged, l.acknowledged.Load(), "after %q", c.payload)
 	}
 }
+
+// A comment of the statement would hide the rest of the line.
+func TestTheAdministratorsQueryIsOneLineWithoutComments(t *testing.T) {
+	t.Parallel()
+	require.Regexp(t, `^select [^\n]+$`, FindHolder)
+	require.NotContains(t, FindHolder, "--")
+}
