@@ -79,12 +79,13 @@ func TestALeaseThatIsRenewedBesideASweeperStays(t *testing.T) {
 // Postgres had stopped before it read the statement, whose replica then gave up waiting and claimed again.
 func TestAReleaseThatIsExecutedLateLeavesWhatItsOwnerHasClaimedSince(t *testing.T) {
 	f := open(t)
-	f.items(f.tenant("PRO"), 2)
+	f.set("attempt_count = 2", f.items(f.tenant("PRO"), 2)...)
 	before := f.lastToken()
 	unread, last := f.claim(1), f.lastToken()
 	since := f.claim(1)
 	require.EqualValues(t, 1, f.exec(sql.Text("release_unread"), "replica-1", before, last))
 	require.Equal(t, []string{"PENDING", "CLAIMED"}, []string{f.status(unread.ids()[0]), f.status(since.ids()[0])})
+	require.Equal(t, 2, one[int](f, "select attempt_count from pgdispatch.workflow_execution_queue where status = 'PENDING'"))
 }
 
 // The condition that a dispatcher waits for before it sleeps: see functions/wake.sql.
