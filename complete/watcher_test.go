@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -245,6 +246,7 @@ func TestWhatLastsAndDoesNotFitIsGivenUp(t *testing.T) {
 		p.WatchLater("a")
 		looptest.Pass(10 * time.Second)
 		require.Equal(t, []string{"a"}, p.seen().givenUp[0].executions)
+		require.Equal(t, slices.Repeat([]string{"Cannot find executions to watch"}, 2), p.log.At(slog.LevelError))
 	})
 }
 

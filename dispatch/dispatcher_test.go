@@ -74,7 +74,7 @@ func TestItemThatIsDueIsNotMissedBecauseTheLoopWasBusy(t *testing.T) {
 func TestFreedWorkerClaimsWhenMoreIsDue(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		// W leaves room for one item, and more are due.
-		given := 0
+		given, observer := 0, d.observed()
 		d.onClaim = func(int) (claim.Batch, error) {
 			given++
 			return claim.Batch{
@@ -88,6 +88,7 @@ func TestFreedWorkerClaimsWhenMoreIsDue(t *testing.T) {
 		d.run()
 		looptest.Pass(4500 * time.Millisecond)
 		require.Equal(t, []time.Duration{0, time.Second, 2 * time.Second}, d.claimTimes(), "no claim when nothing is due")
+		require.Equal(t, []string{"start", "worker", "worker"}, observer.sources)
 	})
 }
 
