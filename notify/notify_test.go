@@ -208,6 +208,5 @@ func TestEchoKnowsItsOwnPings(t *testing.T) {
 // A comment of the statement would hide the rest of the line.
 func TestTheAdministratorsQueryIsOneLineWithoutComments(t *testing.T) {
 	t.Parallel()
-	require.Regexp(t, `^select [^\n]+$`, FindHolder)
-	require.NotContains(t, FindHolder, "--")
+	require.Regexp(t, `^select [^\n-]+$`, FindHolder)
 }

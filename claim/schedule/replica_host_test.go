@@ -26,19 +26,18 @@ type replica struct {
 	deaf  bool     // its listener is not connected
 	notes []string // notifications that have not arrived
 
-	lost           map[claim.Held]bool          // leases that it was told are lost while it started their items
-	unreported     map[int64]bool               // started items that were settled and not reported
-	declined       int                          // claims in a row that claim_single declined
-	vain           int                          // claims in a row that gave nothing and asked for another at once
-	rated          map[schedule.WorkspaceID]int // the same since the last load, by workspace
-	cutTo          time.Time                    // until then nothing that it sends arrives
-	unlucky        bool                         // a trigger has just rejected something
-	parked         []time.Time                  // when it parked items, in the last minute
-	sawKept        time.Time                    // its first look that saw the transaction kept as the oldest
-	lookedAt       time.Time
-	lookedBefore   time.Time // the look before
-	seesUnanswered bool      // its last look saw starts to repeat
-	passedOverAt   time.Time // its last claim that gave no start to repeat, though it asked for them
+	lost                   map[claim.Held]bool          // leases that it was told are lost while it started their items
+	unreported             map[int64]bool               // started items that were settled and not reported
+	declined               int                          // claims in a row that claim_single declined
+	vain                   int                          // claims in a row that gave nothing and asked for another at once
+	rated                  map[schedule.WorkspaceID]int // the same since the last load, by workspace
+	cutTo                  time.Time                    // until then nothing that it sends arrives
+	unlucky                bool                         // a trigger has just rejected something
+	parked                 []time.Time                  // when it parked items, in the last minute
+	sawKept                time.Time                    // its first look that saw the transaction kept as the oldest
+	lookedAt, lookedBefore time.Time                    // the last look and the one before
+	seesUnanswered         bool                         // its last look saw starts to repeat
+	passedOverAt           time.Time                    // its last claim that gave no start to repeat, though it asked for them
 
 	claims   *claim.Store
 	dispatch *dispatch.Dispatcher

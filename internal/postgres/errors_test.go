@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 func TestRedactHidesPasswords(t *testing.T) {
@@ -133,15 +135,11 @@ var nastyTexts = map[string]struct{ text, clean string }{
 }
 
 func TestCleanMakesAnyTextFitToBeStoredAndShown(t *testing.T) {
-	t.Parallel()
-	for name, c := range nastyTexts {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			require.Equal(t, c.clean, Clean(c.text))
-			requireClean(t, Clean(c.text))
-			require.Equal(t, c.clean, Clean(c.clean), "clean text is unchanged")
-		})
-	}
+	must.Each(t, nastyTexts, func(t *testing.T, c struct{ text, clean string }) {
+		require.Equal(t, c.clean, Clean(c.text))
+		requireClean(t, Clean(c.text))
+		require.Equal(t, c.clean, Clean(c.clean), "clean text is unchanged")
+	})
 }
 
 func requireClean(t *testing.T, text string) {
