@@ -37,7 +37,7 @@ type replica struct {
 	sawKept                time.Time                    // its first look that saw the transaction kept as the oldest
 	lookedAt, lookedBefore time.Time                    // the last look and the one before
 	seesUnanswered         bool                         // its last look saw starts to repeat
-	passedOverAt           time.Time                    // its last claim that gave no start to repeat, though it asked for them
+	passedOverAt           time.Time                    // its last claim that was given no start to repeat
 
 	claims   *claim.Store
 	dispatch *dispatch.Dispatcher
