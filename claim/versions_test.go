@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/must"
 	"github.com/pgdispatch/pgdispatch/sql"
 )
 
@@ -42,14 +43,12 @@ func (b *bench) counting() *nodeReads {
 
 // bothStatements runs a test with claim_single and with the procedure.
 func bothStatements(t *testing.T, test func(t *testing.T, b *bench)) {
-	t.Parallel()
-	for name, prepare := range map[string]func(*bench){"single": func(*bench) {}, "procedure": (*bench).byProcedure} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			prepare(b)
-			test(t, b)
-		})
-	}
+	prepared := map[string]func(*bench){"single": func(*bench) {}, "procedure": (*bench).byProcedure}
+	must.Each(t, prepared, func(t *testing.T, prepare func(*bench)) {
+		b := newBench(t)
+		prepare(b)
+		test(t, b)
+	})
 }
 
 func TestNodeIDsOfAVersionAreReadOnce(t *testing.T) {

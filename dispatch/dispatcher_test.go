@@ -13,6 +13,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/internal/looptest"
+	"github.com/pgdispatch/pgdispatch/internal/must"
 )
 
 // bubble runs a test in a synctest bubble with a desk.
@@ -25,9 +26,7 @@ func bubble(t *testing.T, workers int, test func(t *testing.T, d *desk)) {
 // bubbles runs a test in a bubble for each case.
 func bubbles[C any](t *testing.T, workers int, cases map[string]C, test func(t *testing.T, d *desk, c C)) {
 	t.Helper()
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { bubble(t, workers, func(t *testing.T, d *desk) { test(t, d, c) }) })
-	}
+	must.Each(t, cases, func(t *testing.T, c C) { bubble(t, workers, func(t *testing.T, d *desk) { test(t, d, c) }) })
 }
 
 func TestClaimsAtOnceWhenRungWhenAPollFindsWorkAndWhenAnItemIsDue(t *testing.T) {

@@ -103,7 +103,6 @@ func TestWhatASettleThatWasRepeatedHadMovedIsNotLost(t *testing.T) {
 }
 
 func TestASettleThatMovesNothingAfterOneWithoutAnAnswerIsNoWarning(t *testing.T) {
-	t.Parallel()
 	bubbles(t, 0, map[string]int{"by itself": 3, "in a claim": 1}, func(t *testing.T, d *desk, workers int) {
 		d.Workers = workers
 		d.enqueue(1)
@@ -121,7 +120,6 @@ func TestASettleThatMovesNothingAfterOneWithoutAnAnswerIsNoWarning(t *testing.T)
 
 // One worker settles in its next claim.
 func TestSettleThatMovesNothingIsALostLease(t *testing.T) {
-	t.Parallel()
 	bubbles(t, 0, map[string]int{"by itself": 3, "in a claim": 1}, func(t *testing.T, d *desk, workers int) {
 		d.Workers = workers
 		d.enqueue(2)

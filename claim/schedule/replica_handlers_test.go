@@ -310,7 +310,7 @@ func load(w *world, of *replica, _ *schedule.SimulatedTx, args []any) (rows tabl
 	if after == nil && xid == 0 {
 		clear(of.rated)
 	}
-	if after != nil && args[4].(int) == 10_000 && w.cutsLoad {
+	if after != nil && args[4].(int) == loadQueues && w.cutsLoad {
 		w.cutsLoad, w.refusal = false, errCut
 	}
 	of.compares(xid, args[4].(int))

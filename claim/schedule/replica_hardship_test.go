@@ -42,7 +42,6 @@ func (w *world) hardship() string {
 		if w.keeps {
 			w.opensOne()
 		}
-		w.unseen = true
 		w.say("no trigger sees that item %d is enqueued", w.tables.InsertUnseen(0))
 		w.mu.Unlock()
 	case 2, 3:
@@ -127,11 +126,11 @@ func (w *world) crowds() {
 	w.commit(func(tx *schedule.SimulatedTx) { w.tables.InsertCrowd(tx, 1000) })
 }
 
-// reloads replaces a replica while more waits than it loads at once, and lets its load fail.
+// reloads lets one replica take over from all while more waits than it loads at once. The second page gets no answer.
 func (w *world) reloads() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.changes(func(tx *schedule.SimulatedTx) { w.tables.InsertCrowd(tx, 10_000) })
+	w.changes(func(tx *schedule.SimulatedTx) { w.tables.InsertCrowd(tx, loadQueues) })
 	for _, r := range slices.Clone(w.replicas) {
 		w.kill(r)
 	}
@@ -173,7 +172,7 @@ func (r *replica) sees(head schedule.SimulatedHead) {
 // not for more than ten minutes.
 func (r *replica) compares(xid int64, queues int) {
 	w, waits := r.world, !r.sawKept.IsZero() && r.lookedBefore.Sub(r.sawKept) > time.Second
-	if xid == 0 && queues < 10_000 && w.kept != nil && waits && time.Since(w.keptAt) < 10*time.Minute {
+	if xid == 0 && queues < loadQueues && w.kept != nil && waits && time.Since(w.keptAt) < 10*time.Minute {
 		w.broken = fmt.Sprintf("%s compares while a transaction is open", r.name)
 	}
 	if xid == 0 {

@@ -57,7 +57,7 @@ func (l leases) SettleAndClaim(ctx context.Context, started []claim.Settlement,
 	case "looks never end":
 		batch.LookAgainIn = 0
 	}
-	if batch.Unannounced > 0 && !l.of.world.unseen {
+	if batch.Unannounced > 0 && !l.of.world.tables.Unseen {
 		l.breaks("%d workspaces count as unannounced, though all was", batch.Unannounced)
 	}
 	if repeated := len(batch.Items); repeated > 0 && repeated == wanted.AtMost && l.of.seesUnanswered && !batch.More &&

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	lease   = 10 * time.Second
-	perHost = 3 // workers of a replica
+	lease      = 10 * time.Second
+	perHost    = 3      // workers of a replica
+	loadQueues = 10_000 // key queues that a replica reads at once while it knows nothing
 )
 
 var errCut = errors.New("the connection was cut")
@@ -37,7 +38,6 @@ type world struct {
 	replicas   []*replica
 	all        []*replica     // with those that were killed
 	calm       bool           // no more faults
-	unseen     bool           // a trigger did not see an item
 	cutsLoad   bool           // the second page of a load gets no answer
 	stays      bool           // no workflow ends
 	quiet      bool           // nothing is polled or lost, so that wake-ups and timers must suffice
@@ -235,7 +235,6 @@ func (w *world) applications() (open []*schedule.SimulatedTx) {
 
 func (w *world) enqueues() {
 	if w.rare(300) {
-		w.unseen = true
 		w.say("no trigger sees that item %d is enqueued", w.tables.InsertUnseen(w.IntN(w.tables.Workspaces())))
 		return
 	}

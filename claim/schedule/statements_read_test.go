@@ -205,8 +205,7 @@ func (s *Simulated) Left(kept *SimulatedTx) (left int) {
 
 const year = 365 * 24 * time.Hour
 
-// InsertCrowd adds more items than a look reads and more key queues than four pages have, which wait for next year, and
-// behind them one that is due.
+// InsertCrowd adds so many key queues, whose items wait for next year, and behind them an item that is due.
 func (s *Simulated) InsertCrowd(tx *SimulatedTx, queues int) {
 	for n := range queues {
 		s.insert(tx, WorkspaceID{1}, fmt.Sprintf("k%04d", n), 1, s.now.Add(2*year))
@@ -292,7 +291,7 @@ func (s *Simulated) Workspaces() int { return len(s.limits) - 1 }
 func (s *Simulated) InsertUnseen(workspace int) int64 {
 	tx := s.begin(true)
 	row := s.insert(tx, WorkspaceID{byte(workspace + 1)}, "", 0, s.now)
-	row.xid, tx.rows[0].xid = 0, 0
+	row.xid, tx.rows[0].xid, s.Unseen = 0, 0, true
 	s.close(tx, true)
 	return row.id
 }

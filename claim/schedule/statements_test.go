@@ -18,6 +18,8 @@ type Simulated struct {
 	Refuses, RefusesEnd map[int64]bool
 	// Beyond counts the items that claims have given beyond the limits of their workspaces, as bursts.
 	Beyond int
+	// Unseen means that there was an item that no trigger saw.
+	Unseen bool
 	// Full is a limit key without room; empty if there is none.
 	Full    string
 	broken  string

@@ -144,18 +144,20 @@ func TestAFullWorkspaceIsReportedOnceUntilItIsGivenSomething(t *testing.T) {
 	d.waits("a", 0, 4, 0)
 	d.waits("b", 0, 2, 0)
 	require.Equal(t, "a1 a2 b5 b6", d.claim(9))
-	require.Equal(t, []Full{{Workspace: workspaceOf("a"), Active: 2, Limit: 2}}, d.s.Full(d.now),
-		"no more items wait in the other workspace")
+	report := []Full{{Workspace: workspaceOf("a"), Active: 2, Limit: 2}}
+	require.Equal(t, report, d.s.Full(d.now), "no more items wait in the other workspace")
 	require.Empty(t, d.s.Full(d.now))
 	d.s.LearnAll()
 	require.Empty(t, d.claim(9))
 	require.Empty(t, d.s.Full(d.now), "it was full the whole time")
 	d.ends("a", 1)
 	require.Equal(t, "a3", d.claim(9))
-	d.tenants[workspaceOf("a")].limit = 1
+	require.Equal(t, report, d.s.Full(d.now))
+	d.waits("b", 0, 1, 0)
+	d.tenants[workspaceOf("b")].limit = 1
 	d.s.LearnAll()
 	require.Empty(t, d.claim(9))
-	require.Equal(t, []Full{{Workspace: workspaceOf("a"), Active: 2, Limit: 1}}, d.s.Full(d.now), "the limit was lowered")
+	require.Equal(t, []Full{{Workspace: workspaceOf("b"), Active: 2, Limit: 1}}, d.s.Full(d.now), "the limit was lowered")
 }
 
 func TestAWorkspaceWithNothingDueIsNotReportedAsFull(t *testing.T) {

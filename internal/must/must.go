@@ -23,7 +23,8 @@ func (r Result[T]) In(t testing.TB) T {
 	return r.value
 }
 
-// Each runs a test for each of its cases, by name, beside other tests.
+// Each runs a test for each of its cases, by name, beside other tests. The cases run one after another, unless the test
+// calls t.Parallel.
 func Each[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
 	t.Parallel()
 	for name, c := range cases {
