@@ -52,11 +52,22 @@ test: ## lint, and run all tests with the race detector on a real Postgres and T
 	@.ci/need test
 	@$(MAKE) --no-print-directory devstack build lint
 	$(GOTEST) ./...
-	GOGC=400 PGDISPATCH_SEEDS=5000 go test -run '^TestReplicas' ./claim/schedule # without the race detector, which allows fewer
+	$(MAKE) --no-print-directory simulation SEEDS=3000
+	go test -C test -timeout 20m -count=1 -skip LoseNothing ./simulation/...
 	PGDISPATCH_LONG=1 go test -run 'TestNoInterleaving|TestEveryRule' ./notify
 	cd cmd/devstack && $(GOTEST) ./internal/... && go test -timeout 10m .
+	cd test && $(GOTEST) -count=1 -run LoseNothing ./simulation # its goroutines on several processors
 	cd test && $(GOTEST) -count=1 -parallel 4 ./e2e ./internal/... ./bench/internal/... ./chaos/... ./deploy/... ./mutants/...
 	$(MAKE) --no-print-directory upgrade browser
+
+FIRST   ?= 0
+SEEDS   ?= 1
+LASTING ?=
+
+.PHONY: simulation
+simulation: ## run seeds of the replica simulation again, and print their digest; FIRST=1015, SEEDS=1000, LASTING='a start hangs'
+	@set -o pipefail; PGDISPATCH_FIRST_SEED=$(FIRST) PGDISPATCH_SEEDS=$(SEEDS) PGDISPATCH_LASTING="$(LASTING)" \
+	go test -C test -timeout 0 -count=1 -v -run LoseNothing ./simulation | grep -v -e '^=== ' -e '--- PASS.*/runs'
 
 .PHONY: test-bare
 test-bare: ## run both commands of the README in a chroot with Debian's base, Go, git and make; needs Debian and root

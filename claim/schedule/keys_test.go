@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -30,11 +31,12 @@ func TestKeysWithoutWaitingItemsAreForgotten(t *testing.T) {
 }
 
 // A workspace without room may have many keys at a level. They must not all be looked at for each proposal. What a
-// proposal allocates grows with what it looks at. Not parallel: what other tests allocate would be counted.
+// proposal allocates grows with what it looks at. The least of several measurements counts, because other goroutines
+// allocate, too.
 func TestManyKeysCostNothingWhileTheirWorkspaceHasNoRoom(t *testing.T) {
 	eachSeed(t, 5, func(_ int, r *rand.Rand) {
 		now, room, free := start, 1+r.IntN(20), 1+r.IntN(100)
-		cost := func(keys int) uint64 {
+		cost := func(keys int) (least uint64) {
 			s := Schedule{Aging: time.Minute}
 			s.Learn(Change{Workspace: workspaceOf("a"), Waits: true, Priority: 1, Due: now, Items: room})
 			s.workspaces[workspaceOf("a")].limit = room
@@ -42,13 +44,16 @@ func TestManyKeysCostNothingWhileTheirWorkspaceHasNoRoom(t *testing.T) {
 				s.Learn(Change{Workspace: workspaceOf("a"), Key: fmt.Sprint(n), Waits: true, Due: now, Items: 1})
 			}
 			s.Propose(now, Want{Free: free})
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			for range 3 {
+
+			least = math.MaxUint64
+			for range 5 {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
 				s.Propose(now, Want{Free: free})
+				runtime.ReadMemStats(&after)
+				least = min(least, after.TotalAlloc-before.TotalAlloc)
 			}
-			runtime.ReadMemStats(&after)
-			return after.TotalAlloc - before.TotalAlloc
+			return least
 		}
 		require.Less(t, cost(10_000), 2*cost(1000))
 	})

@@ -65,10 +65,6 @@ type source struct {
 	text string
 }
 
-func (s source) lines(node ast.Node) int {
-	return s.set.Position(node.End()).Line - s.set.Position(node.Pos()).Line + 1
-}
-
 // parsed are all Go files of all modules, by path.
 var parsed = sync.OnceValues(func() (map[string]source, error) {
 	files := map[string]source{}

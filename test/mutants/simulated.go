@@ -7,7 +7,7 @@ import (
 )
 
 // simulation is the test of the replica simulation, which reads the number of its seeds from PGDISPATCH_SEEDS.
-const simulation = "TestReplicasOverAPostgresAndATemporalThatFailLoseNothing"
+const simulation = "TestReplicas_LoseNothingWhateverFails"
 
 // simulated returns the mutants of Go code that the replica simulation executes, with the simulation as their test.
 func simulated(list []mutant) (chosen []mutant) {
@@ -17,7 +17,7 @@ func simulated(list []mutant) (chosen []mutant) {
 	}
 	for _, m := range list {
 		if !slices.ContainsFunc(m.edits, func(e edit) bool { return !executes(e) }) {
-			m.pkg, m.test = "./claim/schedule", simulation
+			m.pkg, m.test = "./test/simulation", simulation
 			chosen = append(chosen, m)
 		}
 	}
@@ -25,7 +25,7 @@ func simulated(list []mutant) (chosen []mutant) {
 }
 
 // aSeed matches what the simulation says of a seed that fails.
-var aSeed = regexp.MustCompile(`replica_simulation_test.go:\d+: (seed \d+: .*)`)
+var aSeed = regexp.MustCompile(`simulation_test.go:\d+: (seed \d+: .*)`)
 
 // seed returns what the simulation said of a seed that failed, or nothing.
 func (r result) seed() string {
