@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -50,9 +49,6 @@ const (
 	// lastingTime is how long a fault lasts.
 	lastingTime = 2 * time.Minute
 )
-
-// errLasting is the error of a start that a lasting fault ends.
-var errLasting = errors.New("a lasting fault")
 
 // afflicts reports whether an item has the fault.
 func (f *lastingFault) afflicts(item int64) bool {

@@ -76,7 +76,7 @@ func collect() {
 	}
 }
 
-// pool makes runs in worker processes, one for each processor, that are built with the edited library. Where that is not
+// pool makes runs in worker processes, one for each processor, built with the edited library. Where that is not
 // possible, it makes them in this process, and they cannot be repeated.
 type pool struct {
 	once      sync.Once

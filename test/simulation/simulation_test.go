@@ -87,7 +87,7 @@ func TestReplicas_LoseNothingWhateverFails(t *testing.T) {
 	}
 }
 
-// reportShortest fails the test with the shortest run found that fails as another did, and says how to repeat the other.
+// reportShortest fails the test with the shortest run found that fails as another did, and says how to repeat that one.
 func reportShortest(t *testing.T, s scenario, r result) {
 	t.Helper()
 	t.Errorf("seed %d: %s\nRun it again: %s", s.Seed, r.Said, s.command())

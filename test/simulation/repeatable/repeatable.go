@@ -1,11 +1,11 @@
-// Package repeatable builds and runs test programs in which the same seed gives the same run: on any machine, beside any
-// load, and after any other run of the same process.
+// Package repeatable builds and runs test programs in which the same seed gives the same run: on any machine, next to
+// any load, and after any other run of the same process.
 //
 // A bubble of testing/synctest has its own clock, but Go still chooses by itself which ready case a select takes, in
 // which order maps are read and timers of one instant fire, and when a goroutine is interrupted. The package compiles
-// the program against a copy of a few files of the standard library, by go build -overlay, in which these choices follow
-// from a seed. The installed Go is not changed. The program calls runtime.SimulateFrom, which only exists with the build
-// tag "repeatable".
+// the program against a copy of a few files of the standard library, with go build -overlay, in which these choices
+// follow from a seed. The installed Go stays as it is. The program calls runtime.SimulateFrom, which only exists with
+// the build tag "repeatable".
 package repeatable
 
 import (

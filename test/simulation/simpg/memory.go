@@ -71,8 +71,9 @@ func (p *tables) load(of func(*itemRow) bool) []schedule.Waiting {
 			places[keyQueue{r.workspace, r.priority, r.key}] = len(all)
 			all = append(all,
 				schedule.Waiting{Workspace: r.workspace, Number: int64(r.workspace[0]), Priority: r.priority, Key: r.key,
-					From: r.position(), Held: held[r.workspace], Limit: p.limits[r.workspace[0]], BurstLimit: p.burstLimit(r.workspace),
-					OwnFull: p.keyFull(scope{r.workspace, r.key}), AllFull: p.keyFull(scope{everywhere, r.key})})
+					From: r.position(), Held: held[r.workspace], Limit: p.limits[r.workspace[0]],
+					BurstLimit: p.burstLimit(r.workspace),
+					OwnFull:    p.keyFull(scope{r.workspace, r.key}), AllFull: p.keyFull(scope{everywhere, r.key})})
 		} else if r.position().Before(all[n].From) {
 			all[n].From = r.position()
 		}
