@@ -19,7 +19,7 @@ var mutable = []struct {
 	packages  []string
 }{
 	{"claim", []string{"./claim"}},
-	{"claim/schedule", []string{"./claim/schedule"}},
+	{"claim/schedule", []string{"./claim/schedule", "./test/simulation"}},
 	{"complete", []string{"./complete"}},
 	{"dispatch", []string{"./dispatch"}},
 	{"notify", []string{"./notify"}},
