@@ -94,7 +94,8 @@ func reportShortest(t *testing.T, s scenario, r result) {
 	if !repeats && runs.program == "" {
 		t.Logf("Seeds cannot be repeated here, because %s: the run may not fail again.", runs.why)
 	}
-	if r.Made == nil {
+	if r.Made == nil || s.Lasting != "" { // the choices of a lasting fault only let time pass
+		t.Logf("%s\n%s", r.Items, r.Log)
 		return
 	}
 	short := shortest(t, s, r)
