@@ -211,7 +211,7 @@ func TestTheActivityOfAWorkspaceIsReadStepByStepWhateverTheOthersDid(t *testing.
 	f.noVacuum("workspace_activity")
 	w := f.tenant("FREE")
 	f.exec(`insert into pgdispatch.workspace_activity (at, workspace_id, started)
-		select date_bin('5 minutes', clock_timestamp(), 'epoch') - n * interval '5 minutes', u.id, 1
+		select date_bin('5 minutes', statement_timestamp(), 'epoch') - n * interval '5 minutes', u.id, 1
 		from generate_series(0, 287) n, (select gen_random_uuid() as id from generate_series(1, 200) union all
 			select $1::text::uuid) u`, w.workspace)
 	type row struct {
