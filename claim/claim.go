@@ -123,6 +123,9 @@ type Wanted struct {
 	// Look reads changes that no notification named before claiming. Quiet means that every change is announced, so the
 	// claim need not be combined with a look.
 	Look, Quiet bool
+	// Fresh prefers items that were not sent before to unanswered starts, so that one item whose starts always fail is
+	// not the only one that is tried while starts are paused.
+	Fresh bool
 	// Namespaces limits the number of items to claim per Temporal namespace, for namespaces that are paused (0) or
 	// limited. Its keys are lanes: see Item.Lane. If the next 100 items of a workspace at one priority all belong to
 	// paused lanes, the claim tries that workspace again after 3 s.
@@ -249,6 +252,12 @@ func (s *Store) Heartbeat(ctx context.Context, held []Held) ([]int64, error) {
 // Behind reports whether another item that names the same workflow ID is to be started before this claimed one.
 func (s *Store) Behind(ctx context.Context, itemID int64) (bool, error) {
 	return postgres.Value[bool](ctx, s.async(), "find earlier items of the workflow ID", sql.Text("behind"), itemID)
+}
+
+// Hasten makes items due now that wait because their starts failed. It leaves locked ones.
+func (s *Store) Hasten(ctx context.Context, itemIDs []int64) error {
+	_, err := s.ids(ctx, "hasten items", sql.Text("hasten"), itemIDs)
+	return err
 }
 
 // ids runs a statement that returns the IDs of the items it updated.

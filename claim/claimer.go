@@ -49,8 +49,8 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 	ctx, cancel := postgres.Bound(ctx, claimTimeout, claimVerb)
 	defer cancel()
 	m.reopen(wanted.Namespaces)
-	want := schedule.Want{Free: wanted.AtMost, Holding: wanted.Holding, Limited: len(wanted.Namespaces) > 0,
-		Careful: m.careful()}
+	want := schedule.Want{Free: wanted.AtMost, Holding: wanted.Holding, Fresh: wanted.Fresh,
+		Limited: len(wanted.Namespaces) > 0, Careful: m.careful()}
 	proposal := m.schedule.Propose(m.now(), want)
 	switch {
 	case !proposal.Empty():

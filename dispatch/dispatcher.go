@@ -30,6 +30,8 @@ type Store interface {
 	Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error)
 	// Behind reports whether another item of the same workflow ID is to be started before this one.
 	Behind(ctx context.Context, itemID int64) (bool, error)
+	// Hasten makes items due now that wait because their starts failed.
+	Hasten(ctx context.Context, itemIDs []int64) error
 }
 
 // Starter starts workflows in an engine. Outcomes say what errors mean.
@@ -117,6 +119,9 @@ type run struct {
 	observer Observer // never nil
 	settler  *settler
 	held     *held
+	backoffs backoffs        // of items whose starts fail
+	probing  atomic.Bool     // starts are paused: items are only tried to find out whether that is over
+	hasten   chan []int64    // items that wait though their lane accepts starts again
 	items    chan claim.Item // sends never block: at most one item per worker
 	outcomes chan result     // sends never block: each dispatch has at most one result in it
 
@@ -164,6 +169,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		observer:   observer,
 		settler: &settler{store: d.Store, observer: observer, lease: d.Lease, log: d.Log,
 			requests: make(chan settleRequest, d.Workers)},
+		hasten:      make(chan []int64, 1),
 		items:       make(chan claim.Item, d.Workers),
 		outcomes:    make(chan result, d.Workers),
 		idle:        d.Workers,
@@ -177,13 +183,14 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer breakOff(nil)
 	r.held = newHeld(d.Lease)
 
-	var workers, settling, beating errgroup.Group
+	var workers, settling, beating, hastening errgroup.Group
 	beat, stopBeating := context.WithCancel(work)
 	defer stopBeating()
 	settle, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer giveUp(nil)
 	settling.Go(func() error { r.settler.run(settle); return nil })
 	beating.Go(func() error { r.heartbeats(beat); return nil })
+	hastening.Go(func() error { r.hastens(beat); return nil })
 	for range d.Workers {
 		workers.Go(func() error { r.work(work); return nil })
 	}
@@ -207,6 +214,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	_ = settling.Wait() // always nil
 	stopBeating()
 	_ = beating.Wait()
+	_ = hastening.Wait()
 	return err
 }
 

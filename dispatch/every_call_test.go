@@ -163,6 +163,14 @@ func (f *troubled) Heartbeat(ctx context.Context, held []claim.Held) ([]int64, e
 	return renewed, nil
 }
 
+// Hasten fails or not; what it does not hasten waits for its time.
+func (f *troubled) Hasten(ctx context.Context, itemIDs []int64) error {
+	if f.meet("hasten") == troubletest.Unsent {
+		return troubletest.Err
+	}
+	return fakeStore{f.desk}.Hasten(ctx, itemIDs)
+}
+
 func (f *troubled) Start(ctx context.Context, item claim.Item) (string, engine.Outcome, error) {
 	met := f.meet("start")
 	if met == troubletest.Unsent || met == late {

@@ -75,9 +75,9 @@ func TestOutageIsNotProbedWhileAStartIsUnderWay(t *testing.T) {
 		}
 		d.run()
 		looptest.Pass(3900 * time.Millisecond)
-		require.Len(t, d.seen().claims, 1)
+		require.Len(t, d.seen().claims, several, "so many items show that it is an outage")
 		looptest.Pass(200 * time.Millisecond)
-		require.Greater(t, len(d.seen().claims), 1, "its success shows that Temporal is reachable")
+		require.Greater(t, len(d.seen().claims), several, "its success shows that Temporal is reachable")
 	})
 }
 
@@ -105,14 +105,14 @@ func TestAnAnswerToAProbeEndsAReportedOutageWithoutAnItem(t *testing.T) {
 		observer, answered := d.observed(), atomic.Int64{}
 		d.PollInterval = time.Second
 		d.Answered = func() time.Time { return time.Unix(0, answered.Load()) }
-		d.enqueue(1)
+		d.enqueue(several)
 		d.onStart = func(context.Context, claim.Item) (string, error) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			clear(d.leased) // another replica takes it
 			return "", serviceerror.NewUnavailable("connection refused")
 		}
-		d.onSettle = func(claim.Verb, []claim.Settlement) ([]int64, error) { return []int64{1}, nil }
+		d.onSettle = func(_ claim.Verb, batch []claim.Settlement) ([]int64, error) { return idsOf(batch), nil }
 		d.run()
 		looptest.Pass(quietAfter + 2*time.Second)
 		require.True(t, observer.pausedAll(), "no call has been answered")

@@ -224,12 +224,15 @@ func (f fakeStore) take(wanted claim.Wanted) claim.Batch {
 	defer f.mu.Unlock()
 	batch := claim.Batch{LookAgainIn: -1}
 	now := time.Now()
+	fresh := wanted.Fresh && slices.ContainsFunc(f.waiting, func(w waitingItem) bool { return !w.item.Unanswered })
 	f.waiting = slices.DeleteFunc(f.waiting, func(w waitingItem) bool {
 		switch {
 		case w.due.After(now):
 			if wait := w.due.Sub(now); batch.LookAgainIn < 0 || wait < batch.LookAgainIn {
 				batch.LookAgainIn = wait
 			}
+			return false
+		case fresh && w.item.Unanswered:
 			return false
 		case len(batch.Items) == atMost:
 			batch.More = true
@@ -268,6 +271,18 @@ func (f fakeStore) Heartbeat(_ context.Context, held []claim.Held) ([]int64, err
 
 func (f fakeStore) Behind(_ context.Context, itemID int64) (bool, error) {
 	return f.onBehind(itemID)
+}
+
+// Hasten makes waiting items due.
+func (f fakeStore) Hasten(_ context.Context, itemIDs []int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for n, w := range f.waiting {
+		if slices.Contains(itemIDs, w.item.ID) {
+			f.waiting[n].due = time.Time{}
+		}
+	}
+	return nil
 }
 
 func (f fakeStore) Settle(_ context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error) {

@@ -176,6 +176,7 @@ func (r *run) takeBack(done result) {
 	r.expectsWork = r.expectsWork || r.moreDue
 	if done.asked {
 		r.updateBreaker(done)
+		r.probing.Store(r.namespaces.probes())
 	}
 }
 
@@ -186,7 +187,7 @@ func (r *run) updateBreaker(done result) {
 	switch done.outcome {
 	case engine.Blocked, engine.Unreached, engine.Unanswered:
 		r.cause = done.err
-		opened := r.namespaces.trip(now, lane, done.outcome)
+		opened := r.namespaces.trip(now, lane, done.outcome, done.item)
 		if opened {
 			r.pausedAt = now
 		}
@@ -198,15 +199,21 @@ func (r *run) updateBreaker(done result) {
 		}
 		return
 	case engine.Throttled:
+		shared := r.namespaces.get(lane).evidence.throttles(now, done.item.ID)
+		if !shared && !limiter.limits() || r.backoffs.times(done.item.ID) > throttledOften {
+			break // the item's fault: others are accepted meanwhile
+		}
 		if limiter.learn(now, done.sent, true) {
 			r.Log.Warn("Temporal limits the rate of starts; slowing down. Items stay queued and no attempt is counted",
 				"starts_per_second", limiter.rate, "error", done.err, "namespace", name, "kind", done.item.Kind)
 		}
 	default:
 		limiter.learn(now, done.sent, false)
+		r.namespaces.get(lane).evidence.accepts(done.item.ID)
 	}
 	if r.namespaces.accepted(lane) {
 		r.expectsWork = true
+		r.resume(now)
 		if told(r.cause) {
 			return
 		}

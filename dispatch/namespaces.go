@@ -28,14 +28,17 @@ type namespaces struct {
 	// only is the namespace whose refusal opened connection, because no other was known. It is empty otherwise.
 	only  string
 	known map[string]*namespace
+	// fresh alternates: every other probe is an item that was not tried before, if there is one.
+	fresh bool
 }
 
 // namespace is the state of one namespace.
 type namespace struct {
-	breaker breaker
-	limiter limiter
-	busy    int // dispatches in progress
-	allowed int // how many of its items the next claim may take, if it is limited
+	breaker  breaker
+	evidence evidence
+	limiter  limiter
+	busy     int // dispatches in progress
+	allowed  int // how many of its items the next claim may take, if it is limited
 	// held means that the last claim may have left due items because of allowed.
 	held bool
 }
@@ -79,14 +82,14 @@ func (s *namespaces) allows(now time.Time, free, workers int, expectsWork bool) 
 			n.breaker.postpone(now)
 		}
 	}
-	wanted := claim.Wanted{AtMost: s.connection.allows(now, free, workers-free)}
+	wanted := claim.Wanted{AtMost: s.connection.allows(now, free, workers-free), Fresh: s.fresh}
 	for name, n := range s.known {
 		if !n.limited() {
 			continue
 		}
 		n.allowed = n.limiter.allows(now, n.breaker.allows(now, wanted.AtMost, n.busy), expectsWork || n.held)
 		if !s.several(name) {
-			return claim.Wanted{AtMost: n.allowed}
+			return claim.Wanted{AtMost: n.allowed, Fresh: s.fresh}
 		}
 		if wanted.Namespaces == nil {
 			wanted.Namespaces = map[string]int{}
@@ -179,8 +182,14 @@ func (s *namespaces) paused(now time.Time) (paused int, all bool) {
 
 // trip pauses a namespace, or everything if Temporal could not be reached or if it is the only namespace. It reports
 // whether that is new.
-func (s *namespaces) trip(now time.Time, name string, outcome engine.Outcome) (opened bool) {
+// A single item that gets no answer pauses nothing, unless Temporal does not answer the replica's own probes either.
+func (s *namespaces) trip(now time.Time, name string, outcome engine.Outcome, item *claim.Item) (opened bool) {
 	b, said := &s.get(name).breaker, false
+	s.fresh = !s.fresh
+	lane := s.get(name).evidence.fails(item.ID, item.Unanswered)
+	if paused := b.open() || s.connection.open(); outcome == engine.Unanswered && !lane && !paused && s.answers() {
+		return false
+	}
 	switch {
 	case outcome == engine.Unreached:
 		b, s.only = &s.connection, ""
@@ -195,6 +204,22 @@ func (s *namespaces) trip(now time.Time, name string, outcome engine.Outcome) (o
 	return opened
 }
 
+// probes reports whether starts are paused somewhere.
+func (s *namespaces) probes() bool {
+	if s.connection.open() {
+		return true
+	}
+	for _, n := range s.known {
+		if n.breaker.open() {
+			return true
+		}
+	}
+	return false
+}
+
+// answers reports whether Temporal answers the replica's own probes, as far as known.
+func (s *namespaces) answers() bool { return s.reached == nil || s.reached() }
+
 // accepted records that a namespace accepts workflows. It reports whether it did not before.
 func (s *namespaces) accepted(name string) (closed bool) {
 	n := s.get(name)
@@ -202,6 +227,7 @@ func (s *namespaces) accepted(name string) (closed bool) {
 		s.get(s.only).breaker = s.connection // there is another namespace, so only that one is paused, as logged
 	}
 	closed = s.connection.open() || n.breaker.open()
+	s.fresh = false
 	s.connection.close()
 	n.breaker.close()
 	return closed

@@ -240,9 +240,9 @@ func TestSettlementSaysHowAnOutcomeEndsAClaim(t *testing.T) {
 		"blocked":                     {engine.Blocked, boom, 2, claim.Release, false, 0},
 		"unreached":                   {engine.Unreached, boom, 2, claim.Release, false, 0},
 		"throttled":                   {engine.Throttled, boom, 2, claim.Release, true, 0},
-		"unanswered":                  {engine.Unanswered, boom, 0, claim.Release, true, 0},
-		"unanswered at the last try":  {engine.Unanswered, boom, 2, claim.Release, true, 0},
-		"unanswered beyond the limit": {engine.Unanswered, boom, 100, claim.Release, true, 0},
+		"unanswered":                  {engine.Unanswered, boom, 0, claim.Release, true, aloneBase},
+		"unanswered at the last try":  {engine.Unanswered, boom, 2, claim.Release, true, aloneBase},
+		"unanswered beyond the limit": {engine.Unanswered, boom, 100, claim.Release, true, aloneBase},
 	}, func(t *testing.T, c given) {
 		item := claim.Item{ID: 7, Token: 3, MaxAttempts: 3, FailureCount: c.failures}
 		s := (&run{}).settlement(item, c.outcome, "run", c.err)

@@ -239,7 +239,17 @@ func (r *run) settlement(item claim.Item, outcome engine.Outcome, runID string, 
 	case engine.NotSent, engine.Blocked, engine.Unreached:
 		settlement.Verb = claim.Release
 	case engine.Throttled, engine.Unanswered:
+		free := 0
+		if outcome == engine.Throttled {
+			free = throttledOften
+		}
 		settlement.Verb, settlement.Unanswered = claim.Release, true
+		if settlement.Delay = r.backoffs.next(time.Now(), item.ID, free); r.probing.Load() {
+			settlement.Delay = min(settlement.Delay, probeBase) // not its own fault; the next probe is another item
+		}
+		return settlement
 	}
+
+	r.backoffs.forget(item.ID)
 	return settlement
 }

@@ -56,6 +56,25 @@ func TestUnansweredStartHoldsItsSlotUntilItIsAnswered(t *testing.T) {
 	require.Len(t, f.claim(10).Items, 1)
 }
 
+func TestHasten_MakesUnansweredItemsDueAndWaitsForNone(t *testing.T) {
+	f, w := openFor(t, "PRO")
+	f.items(w, 3)
+	b := f.claim(3)
+	f.release(b, true)
+	f.exec("update pgdispatch.workflow_execution_queue set run_at = clock_timestamp() + interval '20 seconds'")
+	later := f.at(w, 0, time.Hour)
+	require.Empty(t, f.claim(10).Items)
+
+	locks := must.Get(f.pool.Begin(t.Context())).In(t)
+	defer locks.Rollback(context.Background()) //nolint:errcheck // it only held a lock
+	must.Get(locks.Exec(t.Context(), "select from pgdispatch.workflow_execution_queue where id = $1 for update",
+		b.ids()[0])).In(t)
+	hastened := all[int64](f, sql.Text("hasten"), append(b.ids(), later))
+	require.ElementsMatch(t, b.ids()[1:], hastened, "not what is locked, and not what is not due for another reason")
+	require.ElementsMatch(t, b.ids()[1:], f.claim(10).ids())
+	require.Empty(t, all[int64](f, sql.Text("hasten"), b.ids()[1:]), "they are claimed")
+}
+
 func TestReleaseWithoutDoubtGivesTheSlotBack(t *testing.T) {
 	f, w := openFor(t, "FREE")
 	f.at(w, 0, -time.Minute)

@@ -28,7 +28,7 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 	case suspect:
 		p.AtMost, p.Unanswered, p.Alone, p.Leased = 1, 1, true, p.Leased.Recount() // counts the owner's own leases, too
 		return p
-	case repeats:
+	case repeats && !want.Fresh:
 		p.Unanswered = want.Free
 	}
 	d := draft{schedule: s, proposal: &p, now: now, free: want.Free, limited: want.Limited, careful: want.Careful,
@@ -51,6 +51,9 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 	d.free = left
 	if d.burst = true; !d.shut {
 		d.serve(&s.bursting)
+	}
+	if repeats && len(p.Entries) == 0 {
+		p.Unanswered = want.Free
 	}
 	return p
 }

@@ -70,6 +70,8 @@ func (p Proposal) Empty() bool { return len(p.Entries) == 0 && p.Unanswered == 0
 type Want struct {
 	// Free is the number of free workers. Holding is how many items the replica holds.
 	Free, Holding int
+	// Fresh means that unanswered starts are repeated only if nothing else waits.
+	Fresh bool
 	// Limited means that namespaces are limited, so that a claim may return less than it asks for.
 	Limited bool
 	// Careful means that another transaction keeps rows locked. Then only the highest level of a workspace is asked for,

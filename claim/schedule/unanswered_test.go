@@ -84,3 +84,15 @@ func TestRepeatedStartsCountForAgeing(t *testing.T) {
 	d.s.Unanswered(time.Time{}, false)
 	require.Equal(t, "b10", d.claim(1))
 }
+
+func TestPropose_AsksForFreshItemsBeforeUnansweredStarts(t *testing.T) {
+	d := newDoubts(t, false)
+	p := d.s.Propose(d.now, Want{Free: 1, Fresh: true})
+	require.Zero(t, p.Unanswered)
+	require.Len(t, p.Entries, 1)
+	require.Equal(t, 1, d.s.Propose(d.now, Want{Free: 1}).Unanswered)
+
+	var alone Schedule
+	alone.Unanswered(d.now, false)
+	require.Equal(t, 1, alone.Propose(d.now, Want{Free: 1, Fresh: true}).Unanswered, "nothing else waits")
+}

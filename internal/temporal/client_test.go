@@ -112,6 +112,10 @@ func TestWhatCannotBeMarshalledIsPermanentAndAServerThatIsNotThereUnreached(t *t
 	item.TaskQueue = "orders\xff"
 	_ = requireStart(t, service, item, engine.Permanent)
 
+	item = anItem()
+	item.WorkflowID = "Grüße" // the SDK sends it in a header, which gRPC refuses
+	require.ErrorContains(t, requireStart(t, service, item, engine.Permanent), "non-printable ASCII characters")
+
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0")).In(t)
 	require.NoError(t, listener.Close())
 	_ = requireStart(t, clientOf(t, listener.Addr().String(), nil).WorkflowService(), anItem(), engine.Unreached)

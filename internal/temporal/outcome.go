@@ -69,8 +69,7 @@ func classifyCode(code codes.Code, text string) engine.Outcome {
 	case codes.InvalidArgument, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
 		return engine.Permanent
 	case codes.ResourceExhausted:
-		// An error of gRPC and not of Temporal: the message is larger than the server accepts.
-		if strings.Contains(text, "larger than max") {
+		if isTooLarge(text) {
 			return engine.Permanent
 		}
 		return engine.Throttled
@@ -80,11 +79,32 @@ func classifyCode(code codes.Code, text string) engine.Outcome {
 			return engine.Permanent
 		}
 		return engine.Unanswered
+	case codes.Unknown:
+		if isTooLarge(text) {
+			return engine.Permanent
+		}
+		return engine.Unanswered
 	case codes.NotFound, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
 		return engine.Blocked
 	default:
 		return engine.Unanswered
 	}
+}
+
+// isTooLarge reports whether an error says that the request is larger than the server or a proxy accepts. Such errors
+// come from gRPC or HTTP, not from Temporal, and each implementation has a text of its own.
+func isTooLarge(text string) bool {
+	for _, says := range []string{
+		"larger than max",                            // Go: both sides
+		"gRPC message exceeds maximum size",          // Java
+		"Received message larger than max",           // C, and with it Python, Ruby and PHP
+		"HTTP status code received from server: 413", // a proxy, as Go's client reports it
+	} {
+		if strings.Contains(text, says) {
+			return true
+		}
+	}
+	return false
 }
 
 // Remedy returns what a person can do about the error of a start, or "" if that is not known.

@@ -31,6 +31,8 @@ var temporalErrors = map[engine.Outcome][]error{
 		status.Error(codes.OutOfRange, "x"),
 		status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5242980 vs. 4194304)"),
 		exhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_UNSPECIFIED, "grpc: trying to send message larger than max (9 vs. 4)"),
+		status.Error(codes.ResourceExhausted, "gRPC message exceeds maximum size 4194304: 4194400"),
+		status.Error(codes.Unknown, "unexpected HTTP status code received from server: 413 (Request Entity Too Large)"),
 		serviceerror.NewNamespaceAlreadyExists("x"),
 		serviceerror.NewNewerBuildExists("x"),
 		serviceerror.NewInternal("grpc: error while marshaling: string field contains invalid UTF-8"),

@@ -100,6 +100,9 @@ func (t *Client) Start(ctx context.Context, start Start) (string, error) {
 		return existing, nil
 	case Code(err) == codes.AlreadyExists:
 		return t.existing(ctx, start)
+	case wire.unused() && Code(err) == codes.Internal:
+		// gRPC refused to send this request, for example because of what a header contains.
+		return "", As(engine.Permanent, fmt.Errorf("start %s: %w", start.Kind, err))
 	case wire.unused():
 		return "", As(engine.Unreached, fmt.Errorf("start %s: %w", start.Kind, err))
 	default:

@@ -84,6 +84,19 @@ where q.id = done.id
   and q.lease_expires_at > clock_timestamp()
 returning q.id
 
+-- name: hasten
+-- PENDING -> PENDING
+-- $1 ids. Items that wait because nothing answered their starts are due now: others of their lane start again. Locked ones
+-- wait for their time.
+update pgdispatch.workflow_execution_queue q
+set run_at = clock_timestamp()
+where q.id = any (array(
+        select o.id from pgdispatch.workflow_execution_queue o
+        where o.id = any ($1::bigint[]) and o.stage = 'DOUBT' and o.status = 'PENDING' and o.run_at > clock_timestamp()
+        order by o.id
+        for update skip locked))
+returning q.id
+
 -- name: fail
 -- CLAIMED -> FAILED
 -- Permanent failure, without a workflow. Durable, because others act upon it, and another try might succeed.

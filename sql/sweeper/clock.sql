@@ -75,8 +75,8 @@ declare
         select q.id
         from pgdispatch.workflow_execution_queue q
         where q.stage = 'DOUBT' and q.status = 'PENDING' and q.run_at > soon
-          -- Without a witness: it was due when its start was sent. If its workflow was busy, it waits for a second.
-          and coalesce(pgdispatch.run_at_witness(q.id, q.run_at, q.created_at, q.failure_count), q.run_at - interval '2 seconds') > soon
+          -- Without a witness: it was due when its start was sent. If that failed, it waits for up to half a minute.
+          and coalesce(pgdispatch.run_at_witness(q.id, q.run_at, q.created_at, q.failure_count), q.run_at - interval '31 seconds') > soon
         order by q.run_at, q.id
         limit at_most
         for update skip locked

@@ -99,8 +99,8 @@ func all() []mutant {
 	var list []mutant
 	for _, part := range [][]mutant{
 		leases, clocks, limits, singles, bursts, keys, gathering, afterErrors,
-		memories, ambiguity, identity, workflowIDs, activities, gate, policy, ends, encoding, enqueuing, signals, roles,
-		webPages, migrations,
+		memories, ambiguity, suspects, identity, workflowIDs, activities, gate, policy, ends, encoding, enqueuing, signals,
+		roles, webPages, migrations,
 	} {
 		list = append(list, part...)
 	}

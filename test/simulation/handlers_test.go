@@ -30,6 +30,7 @@ func init() {
 		"claim":       claims, "claim_single": claimsSingle, "claim_head": claimHead, "park": park,
 		"dispatched": settles("dispatched"), "retry": settles("retry"), "release": settles("release"),
 		"fail":      settles("fail"),
+		"hasten":    hasten,
 		"heartbeat": heartbeat, "release_unread": releaseUnread, "last_token": lastToken, "unlocked": unlocked,
 		"look": look, "load": load, "arrivals": arrivals, "epoch": epoch, "enqueued_before": enqueuedBefore,
 		"node_ids": nodeIDs,
@@ -250,6 +251,12 @@ func heartbeat(w *world, of *replica, tx *simpg.Tx, args []any) table {
 	}
 	w.say("%s renews %v: %v", of.name, args[0], renewed)
 	return idRows(renewed)
+}
+
+func hasten(w *world, of *replica, tx *simpg.Tx, args []any) table {
+	hastened := w.tables.Hasten(tx, args[0].([]int64))
+	w.say("%s hastens %v: %v", of.name, args[0], hastened)
+	return idRows(hastened)
 }
 
 func releaseUnread(w *world, of *replica, tx *simpg.Tx, args []any) table {

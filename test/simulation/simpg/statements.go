@@ -372,3 +372,16 @@ func (s *Postgres) Delayed(leftOut func(id int64) bool) (id int64, by time.Durat
 	}
 	return id, by
 }
+
+// Hasten is the statement of that name.
+func (s *Postgres) Hasten(tx *Tx, ids []int64) (hastened []int64) {
+	for _, r := range s.rows {
+		if slices.Contains(ids, r.id) && r.status == rowDoubt && !r.locked && r.due.After(s.now) {
+			next := s.change(tx, r)
+			next.due, next.dueSet = s.now, s.now
+			tx.mark(schedule.Change{Workspace: r.workspace, Again: true, Keys: r.keys()})
+			hastened = append(hastened, r.id)
+		}
+	}
+	return hastened
+}

@@ -1,0 +1,188 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// several is how many different items must fail in a row before their lane counts as failing: one item's fault says
+	// nothing about the others.
+	several = 3
+	// mostSuspects bounds what is remembered of items whose starts fail.
+	mostSuspects = 10_000
+)
+
+// evidence tells the fault of a lane from the fault of single items. Only the claim loop uses it.
+type evidence struct {
+	// failed are the items whose starts failed since the lane last accepted one.
+	failed map[int64]bool
+	// suspects are the items whose starts failed before the lane accepted another one. Their failures say nothing about
+	// the lane.
+	suspects map[int64]bool
+	// throttled are the items that Temporal refused within the last second for want of capacity.
+	throttled map[int64]time.Time
+}
+
+// fails records that the start of an item failed, and reports whether the lane is at fault. An item that has failed
+// before, here or on another replica, is no evidence.
+func (e *evidence) fails(item int64, before bool) (lane bool) {
+	if before || e.suspects[item] {
+		return false
+	}
+	if e.failed == nil {
+		e.failed = map[int64]bool{}
+	}
+	e.failed[item] = true
+	return len(e.failed) >= several
+}
+
+// throttles records that Temporal refused an item for want of capacity, and reports whether that is the lane's fault:
+// whether it refused several items within a second.
+func (e *evidence) throttles(now time.Time, item int64) (lane bool) {
+	if e.throttled == nil {
+		e.throttled = map[int64]time.Time{}
+	}
+	e.throttled[item] = now
+	for other, at := range e.throttled {
+		if now.Sub(at) > time.Second {
+			delete(e.throttled, other)
+		}
+	}
+	return len(e.throttled) >= several
+}
+
+// accepts records that the lane accepted an item, or refused it for a reason of its own.
+func (e *evidence) accepts(item int64) {
+	delete(e.failed, item)
+	delete(e.suspects, item)
+	if len(e.failed) == 0 {
+		return
+	}
+
+	if e.suspects == nil || len(e.suspects)+len(e.failed) > mostSuspects {
+		e.suspects = map[int64]bool{}
+	}
+	for other := range e.failed {
+		e.suspects[other] = true
+	}
+	clear(e.failed)
+}
+
+// backoffs delays items whose starts fail again and again, each by itself. It is safe for concurrent use.
+type backoffs struct {
+	mu    sync.Mutex
+	tried map[int64]*tried
+}
+
+// tried is what is remembered of an item whose last start failed.
+type tried struct {
+	times int       // in a row
+	until time.Time // the item is not claimed before
+}
+
+const (
+	// aloneBase is the delay of an item whose start got no answer or no capacity. It doubles with each further one, up to
+	// aloneCap.
+	aloneBase = 500 * time.Millisecond
+	aloneCap  = 30 * time.Second
+	// throttledOften is how often in a row Temporal must refuse an item for want of capacity before that counts as the
+	// item's fault: a namespace at its limit refuses any item now and then.
+	throttledOften = 3
+)
+
+// next records that an item's start failed, and returns how long the item waits. The first free failures cost nothing.
+func (b *backoffs) next(now time.Time, item int64, free int) (delay time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.tried == nil || len(b.tried) > mostSuspects {
+		b.tried = map[int64]*tried{}
+	}
+	t := b.tried[item]
+	if t == nil {
+		t = &tried{}
+		b.tried[item] = t
+	}
+
+	if t.times++; t.times <= free {
+		return 0
+	}
+	delay = aloneCap
+	if doublings := t.times - free - 1; doublings < 6 {
+		delay = min(aloneBase<<doublings, aloneCap)
+	}
+	t.until = now.Add(delay)
+	return delay
+}
+
+// times returns how often in a row an item's start has failed.
+func (b *backoffs) times(item int64) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t := b.tried[item]; t != nil {
+		return t.times
+	}
+	return 0
+}
+
+// forget forgets an item whose start did not fail.
+func (b *backoffs) forget(item int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.tried, item)
+}
+
+// hastenTimeout bounds the statement that makes items due.
+const hastenTimeout = 5 * time.Second
+
+// hastens makes items due that the claim loop names, until ctx ends. If that fails, they wait for their time.
+func (r *run) hastens(ctx context.Context) {
+	for {
+		var items []int64
+		select {
+		case <-ctx.Done():
+			return
+		case items = <-r.hasten:
+		}
+		within, cancel := context.WithTimeout(ctx, hastenTimeout)
+		err := contained(r.Log, "hastening", func() {
+			if err := r.Store.Hasten(within, items); err != nil && ctx.Err() == nil {
+				r.Log.WarnContext(ctx, "Cannot resume items at once; they wait for up to half a minute", "items", len(items),
+					"error", err)
+			}
+		})
+		cancel()
+		if err == nil {
+			r.Wake.Ring("resume")
+		}
+	}
+}
+
+// resume makes all items due that wait because their starts failed: their lane accepts starts again.
+func (r *run) resume(now time.Time) {
+	items := r.backoffs.waiting(now)
+	if len(items) == 0 {
+		return
+	}
+	select {
+	case r.hasten <- items:
+	case earlier := <-r.hasten: // nobody has taken those yet
+		r.hasten <- append(earlier, items...)
+	}
+}
+
+// waiting returns the items whose delays have not passed, and begins their delays again from the shortest.
+func (b *backoffs) waiting(now time.Time) (items []int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for item, t := range b.tried {
+		if t.until.After(now) {
+			items = append(items, item)
+			t.times, t.until = 0, time.Time{}
+		}
+	}
+	slices.Sort(items)
+	return items
+}
