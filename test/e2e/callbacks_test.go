@@ -119,31 +119,35 @@ func TestACallbackMayComeBeforeTheStartsAnswer(t *testing.T) {
 // closed.
 func (s *stack) holdStarts() chan struct{} {
 	s.t.Helper()
+	answers := make(chan struct{})
+	s.intercept(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		answer, err := handler(ctx, request)
+		if _, is := request.(*workflowservice.StartWorkflowExecutionRequest); is {
+			select {
+			case <-answers:
+			case <-ctx.Done():
+			}
+		}
+		return answer, err
+	})
+	return answers
+}
+
+// intercept puts a frontend between replicas and Temporal that passes every call to a function.
+func (s *stack) intercept(calls grpc.UnaryServerInterceptor) {
+	s.t.Helper()
 	conn, err := grpc.NewClient(s.temporal, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(s.t, err)
 	passOn, err := temporalproxy.NewWorkflowServiceProxyServer(
 		temporalproxy.WorkflowServiceProxyOptions{Client: workflowservice.NewWorkflowServiceClient(conn)})
 	require.NoError(s.t, err)
-	answers := make(chan struct{})
-	server := grpc.NewServer(
-		grpc.UnaryInterceptor(
-			func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-				answer, err := handler(ctx, request)
-				if _, is := request.(*workflowservice.StartWorkflowExecutionRequest); is {
-					select {
-					case <-answers:
-					case <-ctx.Done():
-					}
-				}
-				return answer, err
-			}))
+	server := grpc.NewServer(grpc.UnaryInterceptor(calls))
 	workflowservice.RegisterWorkflowServiceServer(server, passOn)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(s.t, err)
 	go func() { _ = server.Serve(listener) }() // returns at Stop
 	s.t.Cleanup(func() { server.Stop(); _ = conn.Close() })
 	s.temporal = listener.Addr().String()
-	return answers
 }
 
 // The end of a reset run is not the execution's end, whichever replica is called.

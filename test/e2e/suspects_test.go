@@ -2,44 +2,29 @@ package e2e
 
 import (
 	"context"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
-	temporalproxy "go.temporal.io/api/proxy"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 )
 
 // failStarts puts a frontend between replicas and Temporal that fails starts with the error that a function returns for
 // their workflow ID, if any.
 func (s *stack) failStarts(failure func(ctx context.Context, workflowID string) error) {
 	s.t.Helper()
-	conn, err := grpc.NewClient(s.temporal, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(s.t, err)
-	passOn, err := temporalproxy.NewWorkflowServiceProxyServer(
-		temporalproxy.WorkflowServiceProxyOptions{Client: workflowservice.NewWorkflowServiceClient(conn)})
-	require.NoError(s.t, err)
-	server := grpc.NewServer(grpc.UnaryInterceptor(
-		func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			if start, is := request.(*workflowservice.StartWorkflowExecutionRequest); is {
-				if err := failure(ctx, start.GetWorkflowId()); err != nil {
-					return nil, serviceerror.ToStatus(err).Err()
-				}
+	s.intercept(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if start, is := request.(*workflowservice.StartWorkflowExecutionRequest); is {
+			if err := failure(ctx, start.GetWorkflowId()); err != nil {
+				return nil, serviceerror.ToStatus(err).Err()
 			}
-			return handler(ctx, request)
-		}))
-	workflowservice.RegisterWorkflowServiceServer(server, passOn)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(s.t, err)
-	go func() { _ = server.Serve(listener) }() // returns at Stop
-	s.t.Cleanup(func() { server.Stop(); _ = conn.Close() })
-	s.temporal = listener.Addr().String()
+		}
+		return handler(ctx, request)
+	})
 }
 
 // One item whose starts always fail holds up nobody, on one replica and on three. Once its fault ends, it starts.
