@@ -87,17 +87,19 @@ func seed(f fixture, w tenant, state string, claimedAgo time.Duration) int64 {
 	const insert = `
 		insert into pgdispatch.workflow_execution_queue
 			(workspace_id, workflow_definition_id, status, lease_token, claimed_by, claimed_at, lease_expires_at, dispatched_at,
-				finished_at, last_error, run_at, start_before)
+				finished_at, last_error, run_at, outcome_unknown, start_before)
 		select $1, $2, $3, 1,
 			case when $3 = 'CLAIMED' then 'replica-1' end,
 			case when $3 <> 'PENDING' and $3 <> 'CANCELLED' then clock_timestamp() - $4::interval end,
 			case when $3 = 'CLAIMED' then clock_timestamp() - $4::interval + interval '61 minutes' end,
 			case when $3 in ('DISPATCHED', 'COMPLETED') then clock_timestamp() end,
 			case when $3 in ('COMPLETED', 'FAILED', 'CANCELLED') then clock_timestamp() end,
-			case when $3 = 'FAILED' then 'it broke' end, now() - interval '1 day',
+			case when $3 = 'FAILED' then 'it broke' end,
+			case when $5 then clock_timestamp() + interval '20 seconds' else now() - interval '1 day' end, $5,
 			case when $3 = 'PENDING' then clock_timestamp() + interval '90 minutes' - $4::interval end
 		returning id`
-	id := one[int64](f, insert, w.workspace, w.definition, state, claimedAgo)
+	backsOff := state == "PENDING" && claimedAgo == ahead // its start was not answered
+	id := one[int64](f, insert, w.workspace, w.definition, state, claimedAgo, backsOff)
 	f.exec(`insert into pgdispatch.workflow_executions
 			(id, queue_item_id, workspace_id, workflow_definition_id, workflow_definition_version_id, status, started_at,
 				finished_at)
