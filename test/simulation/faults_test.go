@@ -62,11 +62,6 @@ func (w *world) jumps(by time.Duration) {
 	if w.skew += by; by > lease { // a start that is under way may arrive after its lease
 		w.tables.ForgetsLeases()
 	}
-	if by < 0 { // what was to be repeated may lie ahead now
-		for _, r := range w.replicas {
-			r.seesUnanswered = false
-		}
-	}
 	w.say("Postgres' clock is %s ahead", w.skew)
 }
 

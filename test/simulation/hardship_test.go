@@ -162,7 +162,9 @@ func (r *replica) sees(head simpg.Seen) (answered func()) {
 	unanswered := due != nil && !head.Suspect && due.Before(w.now().Add(-time.Second))
 	sawKept := w.kept != nil && w.tables.Open()[0] == w.kept
 	return func() {
-		r.seesUnanswered = unanswered
+		if r.unansweredDue = (time.Time{}); unanswered {
+			r.unansweredDue = *due
+		}
 		r.lookedBefore, r.lookedAt = r.lookedAt, at
 		if !sawKept {
 			r.sawKept = time.Time{}

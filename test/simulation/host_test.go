@@ -37,7 +37,7 @@ type replica struct {
 	parked                 []time.Time                  // when it parked items, in the last minute
 	sawKept                time.Time                    // its first look that saw the transaction kept as the oldest
 	lookedAt, lookedBefore time.Time                    // the last look that was answered and the one before
-	seesUnanswered         bool                         // its last look saw starts to repeat
+	unansweredDue          time.Time                    // of the first start to repeat that its last look saw; zero: none
 	looked                 func()                       // notes what the look that has just run saw, once it is answered
 	passedOverAt           time.Time                    // its last claim that was given no start to repeat
 

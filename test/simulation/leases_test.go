@@ -61,7 +61,7 @@ func (l leases) SettleAndClaim(ctx context.Context, started []claim.Settlement,
 	if batch.Unannounced > 0 && !l.of.world.tables.Unseen {
 		l.breaks("%d workspaces count as unannounced, though all was", batch.Unannounced)
 	}
-	if repeated := len(batch.Items); repeated > 0 && repeated == wanted.AtMost && l.of.seesUnanswered && !batch.More &&
+	if repeated := len(batch.Items); repeated > 0 && repeated == wanted.AtMost && l.of.seesUnanswered() && !batch.More &&
 		!slices.ContainsFunc(batch.Items, func(i claim.Item) bool { return !i.Unanswered }) &&
 		time.Since(l.of.passedOverAt) > lease { // a claim that gave none delays the next, and clocks are estimated
 		l.breaks("%d unanswered starts are repeated and more are not", repeated)
@@ -191,6 +191,12 @@ func (w *world) claimsAlone() {
 
 // mostDeclined is how often a claim of a workspace may be declined before a load: answers to claims can be lost.
 const mostDeclined = 6
+
+// seesUnanswered reports whether the last look saw starts to repeat, of which the clock says so still: it may have been
+// set back since.
+func (r *replica) seesUnanswered() bool {
+	return !r.unansweredDue.IsZero() && r.unansweredDue.Before(r.world.now().Add(-time.Second))
+}
 
 // declines checks that what the claim of one key queue cannot do is not asked of it again and again.
 func (r *replica) declines(workspace schedule.WorkspaceID, c simpg.Claimed, noEpoch bool) {
