@@ -134,6 +134,20 @@ func (b *backoffs) forget(item int64) {
 	delete(b.tried, item)
 }
 
+// waiting returns the items whose delays have not passed, and begins their delays again from the shortest.
+func (b *backoffs) waiting(now time.Time) (items []int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for item, t := range b.tried {
+		if t.until.After(now) {
+			items = append(items, item)
+			t.times, t.until = 0, time.Time{}
+		}
+	}
+	slices.Sort(items)
+	return items
+}
+
 // hastenTimeout bounds the statement that makes items due.
 const hastenTimeout = 5 * time.Second
 
@@ -171,18 +185,4 @@ func (r *run) resume(now time.Time) {
 	case earlier := <-r.hasten: // nobody has taken those yet
 		r.hasten <- append(earlier, items...)
 	}
-}
-
-// waiting returns the items whose delays have not passed, and begins their delays again from the shortest.
-func (b *backoffs) waiting(now time.Time) (items []int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for item, t := range b.tried {
-		if t.until.After(now) {
-			items = append(items, item)
-			t.times, t.until = 0, time.Time{}
-		}
-	}
-	slices.Sort(items)
-	return items
 }

@@ -93,5 +93,5 @@ func play(t *testing.T, s scenario) (r result) {
 
 // reason is what was wrong without its numbers, to compare failures.
 func (r result) reason() string {
-	return string(digits.ReplaceAll([]byte(cmp.Or(firstLine(r.Said), "nothing")), []byte("N")))
+	return digits.ReplaceAllString(cmp.Or(firstLine(r.Said), "nothing"), "N")
 }

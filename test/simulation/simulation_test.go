@@ -91,7 +91,7 @@ func TestReplicas_LoseNothingWhateverFails(t *testing.T) {
 func reportShortest(t *testing.T, s scenario, r result) {
 	t.Helper()
 	t.Errorf("seed %d: %s\nRun it again: %s", s.Seed, r.Said, s.command())
-	if !repeats && runs.program == "" {
+	if runs.program == "" {
 		t.Logf("Seeds cannot be repeated here, because %s: the run may not fail again.", runs.why)
 	}
 	if r.Made == nil || s.Lasting != "" { // the choices of a lasting fault only let time pass

@@ -359,8 +359,8 @@ func (s *Postgres) ClearKeys(tx *Tx) {
 	}
 }
 
-// Delayed returns the item that has been due for longest though its workspace has room, without those that are left
-// out, and for how long.
+// Delayed returns the item that has been due for the longest time although its workspace has room, and that time. It
+// ignores the items that leftOut names.
 func (s *Postgres) Delayed(leftOut func(id int64) bool) (id int64, by time.Duration) {
 	held := s.slots()
 	for _, row := range s.rows[1:] {
