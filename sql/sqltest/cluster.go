@@ -46,8 +46,8 @@ var errPortTaken = errors.New("port already in use")
 type Options struct {
 	// BinDir is the directory of initdb and postgres. If empty, FindBinDir is used.
 	BinDir string
-	// ParentDir is where the cluster's private directory is created. If empty, os.TempDir is used. If the caller is
-	// root, the server's user must be able to enter it.
+	// ParentDir is where the cluster's private directory is created. If empty, that is in memory or
+	// os.TempDir: see defaultParent. If the caller is root, the server's user must be able to enter it.
 	ParentDir string
 	// Settings override server settings by name, for example {"fsync": "on"}. The defaults trade crash safety for
 	// speed, because no test data outlives its cluster.
@@ -87,7 +87,7 @@ func StartCluster(ctx context.Context, opts Options) (*Cluster, error) {
 	}
 	parent := opts.ParentDir
 	if parent == "" {
-		parent = os.TempDir()
+		parent = defaultParent(serverSettings(0, opts.Settings))
 	}
 	sweepAbandoned(parent)
 	dir, lock, err := makeDir(parent)
@@ -255,6 +255,22 @@ func (c *Cluster) prepare(cmd *exec.Cmd) {
 	})
 	cmd.Env = append(cmd.Env, "LC_ALL=C", "HOME="+c.Dir)
 	cmd.SysProcAttr = c.account.attributes()
+}
+
+// memoryDir is Linux's file system in memory. A test's database is hundreds of small files, and on a disk the kernel
+// spends more time on creating and removing them than Postgres does on its statements.
+const memoryDir = "/dev/shm"
+
+// memoryEnough is how much must be free in memoryDir. A package's tests keep a few hundred megabytes there.
+const memoryEnough = 4 << 30
+
+// defaultParent returns where a cluster with these settings is created. Data that need not survive a crash is kept in
+// memory, where there is enough of it. TMPDIR, if set, decides.
+func defaultParent(settings map[string]string) string {
+	if os.Getenv("TMPDIR") == "" && settings["fsync"] == "off" && freeBytes(memoryDir) >= memoryEnough {
+		return memoryDir
+	}
+	return os.TempDir()
 }
 
 func (c *Cluster) dataDir() string { return filepath.Join(c.Dir, "data") }

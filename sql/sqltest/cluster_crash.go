@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -97,7 +96,7 @@ const backupTimeout = 2 * time.Minute
 // Standby copies the cluster into another that follows it and serves reads only, until it is promoted. The caller must
 // stop it.
 func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
-	dir, lock, err := makeDir(os.TempDir())
+	dir, lock, err := makeDir(filepath.Dir(c.Dir))
 	if err != nil {
 		return nil, err
 	}
