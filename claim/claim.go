@@ -60,12 +60,21 @@ type Item struct {
 	FailureCount int // earlier failures counted against the item
 	MaxAttempts  int
 
-	// Unanswered reports whether an earlier start request got no response, so that the workflow may be running.
+	// Unanswered reports whether the item has kept its slot since an earlier try: its start request got no response, or it
+	// failed while others were accepted. See MaybeSent.
 	Unanswered bool `db:"outcome_unknown"`
-	// UnansweredFor is an upper bound on the time since the first such request was sent, by the database's clock. It is
-	// positive without Unanswered for an item that names its workflow ID if the database may have forgotten its claim.
-	// Otherwise zero if the outcome is known.
+	// UnansweredFor is an upper bound on the time since the first start request without a response was sent, by the
+	// database's clock. It is zero if there is no such request, so that the workflow cannot be running. It is positive
+	// without Unanswered for an item that names its workflow ID if the database may have forgotten its claim.
 	UnansweredFor time.Duration
+	// Tries is how many starts of the item failed while others of its namespace were accepted. FailingFor is the time
+	// since the first of them, by the database's clock. Both are zero unless Unanswered.
+	Tries      int
+	FailingFor time.Duration
+	// LastError is the error of the last try. Empty unless Unanswered.
+	LastError string
+	// GivenUpBy is the person who gave the item up: it is to be looked up, and to fail unless Temporal has its workflow.
+	GivenUpBy string
 	// Priority is the priority level of its workspace at which the item waited.
 	Priority int
 	// Problem is the reason why the item cannot be started. Empty if it can be.
@@ -101,6 +110,9 @@ func (i Item) Execution() temporal.Execution {
 // WorkflowID returns the ID of the item's workflow in Temporal.
 func (i Item) WorkflowID() string { return i.Execution().Workflow() }
 
+// MaybeSent reports whether an earlier start request may have been carried out, so that the workflow may be running.
+func (i *Item) MaybeSent() bool { return i.Unanswered && i.UnansweredFor > 0 }
+
 // Lane returns what accepts or refuses the item's start: its namespace, or the activities of it.
 func (i *Item) Lane() string {
 	if i.Kind == temporal.Activity {
@@ -118,6 +130,8 @@ type Wanted struct {
 	AtMost int
 	// Holding is the number of items that the replica holds and that this call does not settle.
 	Holding int
+	// Reserved is how many of these are left to items that were not sent before. The others may repeat unanswered starts.
+	Reserved int
 	// Named are notification payloads: hints about which workspaces have waiting items.
 	Named []string
 	// Look reads changes that no notification named before claiming. Quiet means that every change is announced, so the

@@ -25,6 +25,8 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 	// A failed first attempt that may have been sent leaves its marks.
 	first := b.claim(1).Items[0]
 	b.settle(Retry, Settlement{ID: first.ID, Token: first.Token, Error: "boom", Unanswered: true})
+	b.Execute("insert into pgdispatch.start_tries (item_id, tries, since, given_up_by) " +
+		"select id, 4, now() - interval '1 minute', 'ann' from pgdispatch.workflow_execution_queue")
 	item := b.claim(1).Items[0]
 
 	want := Item{
@@ -50,7 +52,8 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 		StartOptions: []byte("{}"),
 		LimitKey:     "smtp",
 		AttemptCount: 2, FailureCount: 1, MaxAttempts: 7,
-		Unanswered: true, UnansweredFor: item.UnansweredFor,
+		Unanswered: true, UnansweredFor: item.UnansweredFor, LastError: "boom",
+		Tries: 4, FailingFor: item.FailingFor, GivenUpBy: "ann",
 		Waited: item.Waited, Startable: item.Waited, Deadline: item.Deadline, Priority: 3,
 	}
 	require.Equal(t, want, item)

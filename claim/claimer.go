@@ -49,7 +49,7 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 	ctx, cancel := postgres.Bound(ctx, claimTimeout, claimVerb)
 	defer cancel()
 	m.reopen(wanted.Namespaces)
-	want := schedule.Want{Free: wanted.AtMost, Holding: wanted.Holding, Fresh: wanted.Fresh,
+	want := schedule.Want{Free: wanted.AtMost, Holding: wanted.Holding, Reserved: wanted.Reserved, Fresh: wanted.Fresh,
 		Limited: len(wanted.Namespaces) > 0, Careful: m.careful()}
 	proposal := m.schedule.Propose(m.now(), want)
 	switch {

@@ -34,8 +34,12 @@ type Settlement struct {
 	RunID string        // for Dispatched
 	Error string        // for Retry, Release and Fail: stored in last_error, after Clean
 	Delay time.Duration // for Retry and Release: time until the next attempt; zero for Release: it keeps its place
-	// Unanswered, for Retry and Release, means that a start request got no response. The item keeps its workspace's slot.
+	// Unanswered, for Retry and Release, means that a start request, this one or an earlier one, got no response. The item
+	// keeps its workspace's slot.
 	Unanswered bool
+	// Alone, for Release, means that the start failed while others of its namespace were accepted. This is counted: see
+	// Item.Tries. The item keeps its workspace's slot, so that a workspace never has more such items than slots.
+	Alone bool
 }
 
 // Settle ends claims with one verb and returns the IDs of the claims that it ended. Treat a missing ID as lost: its
@@ -56,15 +60,16 @@ func (s *Store) settle(ctx context.Context, verb Verb, batch []Settlement) ([]in
 		texts      = make([]string, len(batch))
 		delays     = make([]time.Duration, len(batch))
 		unanswered = make([]bool, len(batch))
+		alone      = make([]bool, len(batch))
 	)
 	for n, b := range batch {
-		texts[n], delays[n], unanswered[n] = postgres.Clean(b.Error), b.Delay, b.Unanswered
+		texts[n], delays[n], unanswered[n], alone[n] = postgres.Clean(b.Error), b.Delay, b.Unanswered, b.Alone
 	}
 	switch verb {
 	case Retry:
 		return s.ids(ctx, "settle items to retry", sql.Text("retry"), ids, tokens, texts, delays, unanswered)
 	case Release:
-		return s.ids(ctx, "release items", sql.Text("release"), ids, tokens, texts, delays, unanswered)
+		return s.ids(ctx, "release items", sql.Text("release"), ids, tokens, texts, delays, unanswered, alone)
 	case Fail:
 		return s.ids(ctx, "settle failed items", sql.Text("fail"), ids, tokens, texts)
 	}

@@ -120,12 +120,12 @@ type run struct {
 	settler  *settler
 	held     *held
 	backoffs backoffs        // of items whose starts fail
-	probing  atomic.Bool     // starts are paused: items are only tried to find out whether that is over
 	hasten   chan []int64    // items that wait though their lane accepts starts again
 	items    chan claim.Item // sends never block: at most one item per worker
 	outcomes chan result     // sends never block: each dispatch has at most one result in it
 
 	idle             int
+	repeating        int        // workers that repeat the start of an item which keeps its slot
 	started          []*started // their workers are free, their claims are not ended yet
 	settleAt         time.Time  // when to settle the started items at the latest
 	roomy            bool       // W allowed more items than this replica can take, as of the last claim

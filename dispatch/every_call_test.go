@@ -53,7 +53,7 @@ func (f *troubled) expire(over func(item claim.Item) bool) {
 	for id, item := range f.leased {
 		if over(item) {
 			delete(f.leased, id)
-			item.Unanswered = true
+			item.Unanswered, item.UnansweredFor = true, time.Second
 			f.waiting = append(f.waiting, waitingItem{item: item})
 			f.rings("sweeper")
 		}

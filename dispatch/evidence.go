@@ -5,6 +5,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 )
 
 const (
@@ -75,46 +78,103 @@ func (e *evidence) accepts(item int64) {
 type backoffs struct {
 	mu    sync.Mutex
 	tried map[int64]*tried
+	// accepted is when each lane last accepted an item.
+	accepted map[string]time.Time
+	// paused are the lanes whose starts are paused; all means that all are.
+	paused map[string]bool
+	all    bool
 }
 
 // tried is what is remembered of an item whose last start failed.
 type tried struct {
 	times int       // in a row
+	at    time.Time // of the last one
 	until time.Time // the item is not claimed before
 }
 
 const (
-	// aloneBase is the delay of an item whose start got no answer or no capacity. It doubles with each further one, up to
+	// aloneBase is the delay of an item whose start failed. It doubles with each further failure, up to aloneCap while its
+	// lane accepts others, and otherwise up to probeCap. See also run_at_witness and hasten in package sql, which know
 	// aloneCap.
 	aloneBase = 500 * time.Millisecond
 	aloneCap  = 30 * time.Second
 	// throttledOften is how often in a row Temporal must refuse an item for want of capacity before that counts as the
 	// item's fault: a namespace at its limit refuses any item now and then.
 	throttledOften = 3
+	// besideFor is how long an accepted item counts as evidence that its lane accepts others.
+	besideFor = aloneCap
 )
 
-// next records that an item's start failed, and returns how long the item waits. The first free failures cost nothing.
-func (b *backoffs) next(now time.Time, item int64, free int) (delay time.Duration) {
+// next records that an item's start failed. It returns how long the item waits, and whether it is alone with that: its
+// lane has accepted others meanwhile.
+func (b *backoffs) next(now time.Time, item *claim.Item, outcome engine.Outcome) (delay time.Duration, alone bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.tried == nil || len(b.tried) > mostSuspects {
 		b.tried = map[int64]*tried{}
 	}
-	t := b.tried[item]
+	t := b.tried[item.ID]
 	if t == nil {
-		t = &tried{}
-		b.tried[item] = t
+		t = &tried{at: now}
+		b.tried[item.ID] = t
+	}
+	since := t.at
+	t.at, t.until = now, now
+	t.times++
+
+	longest := probeCap
+	switch paused := b.all || b.paused[item.Lane()]; {
+	case paused && (outcome == engine.Unanswered || outcome == engine.Throttled):
+		longest = probeBase // not its own fault; the next probe is another item
+	case paused:
+	case outcome == engine.Throttled && t.times <= throttledOften:
+		return 0, false
+	default:
+		if alone = b.acceptsOthers(now, item.Lane(), since); alone {
+			longest = aloneCap
+		}
 	}
 
-	if t.times++; t.times <= free {
-		return 0
+	times := max(t.times, item.Tries+1)
+	if outcome == engine.Throttled {
+		times = max(times-throttledOften, 1)
 	}
-	delay = aloneCap
-	if doublings := t.times - free - 1; doublings < 6 {
-		delay = min(aloneBase<<doublings, aloneCap)
+	delay = longest
+	if doublings := times - 1; doublings < 6 {
+		delay = min(aloneBase<<doublings, longest)
 	}
 	t.until = now.Add(delay)
-	return delay
+	return delay, alone
+}
+
+// acceptsOthers reports whether a lane has accepted an item lately, or since the given time. The caller holds mu.
+func (b *backoffs) acceptsOthers(now time.Time, lane string, since time.Time) bool {
+	accepted := b.accepted[lane]
+	return accepted.After(since) || !accepted.IsZero() && now.Sub(accepted) < besideFor
+}
+
+// accepts records that a lane has accepted an item.
+func (b *backoffs) accepts(now time.Time, lane string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.accepted == nil {
+		b.accepted = map[string]time.Time{}
+	}
+	b.accepted[lane] = now
+}
+
+// pause records which lanes are paused now.
+func (b *backoffs) pause(lanes map[string]bool, all bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.paused, b.all = lanes, all
+}
+
+// isAlone reports whether a lane that is not paused has accepted items lately.
+func (b *backoffs) isAlone(now time.Time, lane string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.all && !b.paused[lane] && b.acceptsOthers(now, lane, now)
 }
 
 // times returns how often in a row an item's start has failed.

@@ -2,7 +2,10 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/pgdispatch/pgdispatch/claim"
+	"github.com/pgdispatch/pgdispatch/dispatch/engine"
 	"github.com/pgdispatch/pgdispatch/internal/looptest"
 )
 
@@ -42,26 +46,78 @@ func TestEvidence_ForgetsSuspectsBeyondABound(t *testing.T) {
 	require.LessOrEqual(t, len(e.suspects), mostSuspects)
 }
 
-func TestBackoffs_DoubleUpToHalfAMinuteForEachItemByItself(t *testing.T) {
+func TestBackoffs_DoubleUpToHalfAMinuteWhileOthersAreAccepted(t *testing.T) {
 	t.Parallel()
 	var b backoffs
 	now := time.Now()
+	one, other := &claim.Item{ID: 1, Namespace: "n"}, &claim.Item{ID: 2, Namespace: "n"}
+	b.accepts(now, "n")
 	for _, want := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second,
 		8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second} {
-		require.Equal(t, want, b.next(now, 1, 0))
+		delay, alone := b.next(now, one, engine.Unanswered)
+		require.Equal(t, want, delay)
+		require.True(t, alone)
 	}
-	require.Equal(t, aloneBase, b.next(now, 2, 0), "another item")
-	b.forget(1)
-	require.Equal(t, aloneBase, b.next(now, 1, 0))
+	delay, _ := b.next(now, other, engine.Blocked)
+	require.Equal(t, aloneBase, delay, "another item")
 
-	for range throttledOften {
-		require.Zero(t, b.next(now, 3, throttledOften), "a namespace at its limit refuses any item now and then")
-	}
-	require.Equal(t, aloneBase, b.next(now, 3, throttledOften))
-	require.Equal(t, []int64{1, 2, 3}, b.waiting(now))
+	require.Equal(t, []int64{1, 2}, b.waiting(now))
 	require.Empty(t, b.waiting(now), "they are due now")
-	require.Equal(t, aloneBase, b.next(now, 1, 0), "their delays begin again")
+	delay, _ = b.next(now, one, engine.Unanswered)
+	require.Equal(t, aloneBase, delay, "their delays begin again")
 	require.Empty(t, b.waiting(now.Add(aloneBase)))
+
+	b.forget(1)
+	one.Tries = 3
+	delay, _ = b.next(now, one, engine.Unanswered)
+	require.Equal(t, 4*time.Second, delay, "another replica tried it three times")
+}
+
+func TestBackoffs_StayShortWhileALaneAcceptsNothing(t *testing.T) {
+	t.Parallel()
+	var b backoffs
+	now := time.Now()
+	one := &claim.Item{ID: 1, Namespace: "n"}
+	b.accepts(now, "another")
+	b.accepts(now, "n")
+	now = now.Add(besideFor)
+	for _, want := range []time.Duration{aloneBase, time.Second, 2 * time.Second, probeCap, probeCap} {
+		delay, alone := b.next(now, one, engine.Unanswered)
+		require.Equal(t, want, delay)
+		require.False(t, alone)
+		now = now.Add(time.Second)
+	}
+	b.accepts(now, "n")
+	_, alone := b.next(now.Add(time.Second), one, engine.Unanswered)
+	require.True(t, alone, "another was accepted since its last try")
+
+	b.pause(map[string]bool{"n": true}, false)
+	delay, alone := b.next(now, one, engine.Unanswered)
+	require.Equal(t, probeBase, delay, "the next probe is another item")
+	require.False(t, alone)
+	delay, _ = b.next(now, &claim.Item{ID: 2, Namespace: "n"}, engine.Blocked)
+	require.Equal(t, aloneBase, delay)
+	delay, alone = b.next(now, one, engine.Blocked)
+	require.Equal(t, probeCap, delay)
+	require.False(t, alone)
+}
+
+func TestBackoffs_LetTemporalThrottleAnyItemNowAndThen(t *testing.T) {
+	t.Parallel()
+	var b backoffs
+	now := time.Now()
+	one := &claim.Item{ID: 1, Namespace: "n"}
+	b.accepts(now, "n")
+	for range throttledOften {
+		delay, alone := b.next(now, one, engine.Throttled)
+		require.Zero(t, delay)
+		require.False(t, alone)
+	}
+	for _, want := range []time.Duration{aloneBase, time.Second} {
+		delay, alone := b.next(now, one, engine.Throttled)
+		require.Equal(t, want, delay)
+		require.True(t, alone)
+	}
 }
 
 // besideOneThat runs a dispatcher with one item whose starts fail with an error, and another item every 100 ms. It
@@ -159,6 +215,94 @@ func TestDispatcher_TriesOtherItemsThanOneThatAlwaysFails(t *testing.T) {
 		}
 		d.enqueue(10)
 		looptest.Pass(2*probeCap*12/10 + 200*time.Millisecond)
+		require.Len(t, d.seen().reported, 10)
+	})
+}
+
+func TestDispatcher_EndsAnItemThatFailsForLongWhileOthersStart(t *testing.T) {
+	type given struct {
+		fails error
+		find  func() (string, bool, error)
+		want  string // how the item ends
+		after int    // minutes
+	}
+	shard := serviceerror.NewInternal("shard ownership lost")
+	forbidden := serviceerror.NewPermissionDenied("no", "")
+	none := func() (string, bool, error) { return "", false, nil }
+	text := "failed 14 times in %s while others of its namespace started, and Temporal does not have its workflow: %s"
+	bubbles(t, 4, map[string]given{
+		"unknown to Temporal": {shard, none, "fail: " + text, 6},
+		"started by a try":    {shard, func() (string, bool, error) { return "run", true, nil }, "dispatched: ", 6},
+		"cannot be looked up": {shard, func() (string, bool, error) { return "", false, shard }, "", 20},
+		"never sent":          {forbidden, func() (string, bool, error) { panic("nothing was sent") }, "fail: " + text, 6},
+	}, func(t *testing.T, d *desk, c given) {
+		d.onStart = func(_ context.Context, item claim.Item) (string, error) {
+			if item.ID > 1 {
+				return "run", nil
+			}
+			return "", c.fails
+		}
+		d.onFind = func(context.Context, claim.Item) (string, bool, error) { return c.find() }
+		d.enqueue(1)
+		d.run()
+		for range 60 * c.after {
+			d.enqueue(1)
+			d.rings(WakeNotification)
+			looptest.Pass(time.Second)
+		}
+
+		ended := ""
+		for _, s := range d.settlements() {
+			if s.ID == 1 && s.Verb != claim.Release {
+				ended = said(s)
+			}
+		}
+		want := c.want
+		if strings.Contains(want, "%s") {
+			require.Regexp(t, "^"+fmt.Sprintf(regexp.QuoteMeta(want), `5m\d+s`, regexp.QuoteMeta(c.fails.Error()))+"$", ended)
+		} else {
+			require.Equal(t, want, ended)
+		}
+		named := d.log.At(slog.LevelWarn)
+		require.NotEmpty(t, named)
+		require.Contains(t, named[0], "An item fails to start while others of its namespace start")
+	})
+}
+
+func TestDispatcher_EndsAnItemThatAPersonGaveUp(t *testing.T) {
+	t.Parallel()
+	r := &run{Dispatcher: &Dispatcher{}}
+	require.NoError(t, r.endOf(&claim.Item{Tries: mostTries, FailingFor: time.Hour}), "nothing of its lane was accepted")
+	require.EqualError(t, r.endOf(&claim.Item{GivenUpBy: "ann", LastError: "boom"}),
+		"given up by ann: Temporal does not have its workflow; its last error: boom")
+	r.backoffs.accepts(time.Now(), "")
+	require.NoError(t, r.endOf(&claim.Item{Tries: mostTries - 1, FailingFor: time.Hour}))
+	require.NoError(t, r.endOf(&claim.Item{Tries: mostTries, FailingFor: leastFailing - 1}))
+	require.Error(t, r.endOf(&claim.Item{Tries: mostTries, FailingFor: leastFailing}))
+}
+
+func TestDispatcher_RepeatsStartsWithAQuarterOfItsWorkers(t *testing.T) {
+	bubble(t, 8, func(t *testing.T, d *desk) {
+		hanging := 0
+		d.onStart = func(ctx context.Context, item claim.Item) (string, error) {
+			if item.ID > 20 {
+				return "run", nil
+			}
+			d.mu.Lock()
+			hanging++
+			d.mu.Unlock()
+			<-ctx.Done()
+			return "", ctx.Err()
+		}
+		for id := range int64(20) {
+			d.enqueueItem(claim.Item{ID: id + 1, Unanswered: true, UnansweredFor: time.Second})
+		}
+		d.run()
+		looptest.Pass(time.Second)
+		require.Equal(t, 2, hanging)
+		d.enqueue(10)
+		d.rings(WakeNotification)
+		looptest.Pass(time.Second)
 		require.Len(t, d.seen().reported, 10)
 	})
 }

@@ -245,7 +245,7 @@ func TestItemThatMayBeRunningIsLookedForBeforeItFails(t *testing.T) {
 		"forgotten, but there":     {"", there, "dispatched: "},
 		"forgotten, and not there": {"", nowhere, "fail: " + temporal.ErrForgotten.Error()},
 	}, func(t *testing.T, d *desk, c row) {
-		d.enqueueItem(claim.Item{Unanswered: true, Problem: c.problem, MaxAttempts: 3})
+		d.enqueueItem(claim.Item{Unanswered: true, UnansweredFor: time.Second, Problem: c.problem, MaxAttempts: 3})
 		d.onStart = func(context.Context, claim.Item) (string, error) {
 			return "", temporal.As(engine.Forgotten, temporal.ErrForgotten)
 		}
@@ -262,7 +262,7 @@ func TestItemThatMayBeRunningIsLookedForBeforeItFails(t *testing.T) {
 }
 
 func TestCallThatIsNotAnsweredIsGivenUpByNameBeforeItsLeaseEnds(t *testing.T) {
-	unanswered := claim.Item{Unanswered: true, Problem: "workspace not found"}
+	unanswered := claim.Item{Unanswered: true, UnansweredFor: time.Second, Problem: "workspace not found"}
 	type row struct {
 		call  string
 		lease time.Duration

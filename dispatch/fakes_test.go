@@ -225,6 +225,7 @@ func (f fakeStore) take(wanted claim.Wanted) claim.Batch {
 	batch := claim.Batch{LookAgainIn: -1}
 	now := time.Now()
 	fresh := wanted.Fresh && slices.ContainsFunc(f.waiting, func(w waitingItem) bool { return !w.item.Unanswered })
+	repeats := atMost - wanted.Reserved
 	f.waiting = slices.DeleteFunc(f.waiting, func(w waitingItem) bool {
 		switch {
 		case w.due.After(now):
@@ -232,7 +233,7 @@ func (f fakeStore) take(wanted claim.Wanted) claim.Batch {
 				batch.LookAgainIn = wait
 			}
 			return false
-		case fresh && w.item.Unanswered:
+		case w.item.Unanswered && (fresh || repeats <= 0):
 			return false
 		case len(batch.Items) == atMost:
 			batch.More = true
@@ -245,6 +246,9 @@ func (f fakeStore) take(wanted claim.Wanted) claim.Batch {
 			left[w.item.Namespace]--
 		}
 		item := w.item
+		if item.Unanswered {
+			repeats--
+		}
 		item.Token++
 		item.AttemptCount++
 		item.Deadline = now.Add(f.Lease)
@@ -311,7 +315,15 @@ func (f fakeStore) putBack(verb claim.Verb, batch []claim.Settlement) []int64 {
 		}
 		delete(f.leased, s.ID)
 		ids = append(ids, s.ID)
-		item.Unanswered = item.Unanswered || s.Unanswered
+		item.Unanswered, item.UnansweredFor = s.Unanswered || s.Alone, 0
+		if s.Unanswered {
+			item.UnansweredFor = time.Second
+		}
+		if s.Alone {
+			item.Tries++
+			item.FailingFor += s.Delay
+			item.LastError = s.Error
+		}
 		switch verb {
 		case claim.Retry:
 			item.FailureCount++

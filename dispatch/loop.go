@@ -63,6 +63,7 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	began := time.Now()
 	carries := !r.gathers()
 	wanted.Holding = r.Workers - r.freeWorkers()
+	wanted.Reserved = max(wanted.AtMost-max(r.mostRepeats()-r.repeating, 0), 0)
 	wanted.Named, wanted.Look = r.named, r.look
 	wanted.Quiet = r.Gate != nil && r.Gate.IsAsleep()
 	r.named, r.look = nil, false
@@ -115,9 +116,16 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 			"wake_source", source, "claim_ms", milliseconds(time.Since(began)))
 	}
 	for _, item := range batch.Items {
+		if item.Unanswered {
+			r.repeating++
+		}
 		r.items <- item
 	}
 }
+
+// mostRepeats returns how many workers may repeat starts at the same time, so that starts that hang leave most workers
+// to other items.
+func (r *run) mostRepeats() int { return max(r.Workers/4, 1) }
 
 // ask calls the store's claim. After a panic the store's state is unknown, so a panic counts as no answer.
 func (r *run) ask(ctx context.Context, started []claim.Settlement, wanted claim.Wanted) (batch claim.Batch,
@@ -169,6 +177,10 @@ func (r *run) takeBack(done result) {
 	}
 	if done.item != nil {
 		r.namespaces.get(done.item.Lane()).busy--
+		if done.item.Unanswered {
+			r.repeating--
+			r.expectsWork = true // another start may be repeated
+		}
 	}
 	if done.outcome != engine.Started { // its item may wait again: a claim that looks learns until when
 		r.expectsWork, r.look = true, true
@@ -176,7 +188,7 @@ func (r *run) takeBack(done result) {
 	r.expectsWork = r.expectsWork || r.moreDue
 	if done.asked {
 		r.updateBreaker(done)
-		r.probing.Store(r.namespaces.probes())
+		r.backoffs.pause(r.namespaces.shut())
 	}
 }
 
@@ -187,7 +199,7 @@ func (r *run) updateBreaker(done result) {
 	switch done.outcome {
 	case engine.Blocked, engine.Unreached, engine.Unanswered:
 		r.cause = done.err
-		opened := r.namespaces.trip(now, lane, done.outcome, done.item)
+		opened := r.namespaces.trip(now, lane, done.outcome, done.item, told(done.err))
 		if opened {
 			r.pausedAt = now
 		}
@@ -210,6 +222,7 @@ func (r *run) updateBreaker(done result) {
 	default:
 		limiter.learn(now, done.sent, false)
 		r.namespaces.get(lane).evidence.accepts(done.item.ID)
+		r.backoffs.accepts(now, lane)
 	}
 	if r.namespaces.accepted(lane) {
 		r.expectsWork = true

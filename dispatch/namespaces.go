@@ -180,14 +180,15 @@ func (s *namespaces) paused(now time.Time) (paused int, all bool) {
 	return len(limits), all
 }
 
-// trip pauses a namespace, or everything if Temporal could not be reached or if it is the only namespace. It reports
-// whether that is new.
-// A single item that gets no answer pauses nothing, unless Temporal does not answer the replica's own probes either.
-func (s *namespaces) trip(now time.Time, name string, outcome engine.Outcome, item *claim.Item) (opened bool) {
+// trip records that the start of an item failed. It pauses the namespace, or everything if Temporal could not be
+// reached or if it is the only namespace, and reports whether that is new.
+// A single item pauses nothing, unless a probe without an item fails, too: one of Temporal, or one whose error is told.
+func (s *namespaces) trip(now time.Time, name string, outcome engine.Outcome, item *claim.Item,
+	told bool) (opened bool) {
 	b, said := &s.get(name).breaker, false
 	s.fresh = !s.fresh
-	lane := s.get(name).evidence.fails(item.ID, item.Unanswered)
-	if paused := b.open() || s.connection.open(); outcome == engine.Unanswered && !lane && !paused && s.answers() {
+	lane := s.get(name).evidence.fails(item.ID, item.Unanswered) || told || s.refuses(item.Namespace)
+	if paused := b.open() || s.connection.open(); !lane && !paused && s.answers() {
 		return false
 	}
 	switch {
@@ -204,17 +205,23 @@ func (s *namespaces) trip(now time.Time, name string, outcome engine.Outcome, it
 	return opened
 }
 
-// probes reports whether starts are paused somewhere.
-func (s *namespaces) probes() bool {
-	if s.connection.open() {
-		return true
-	}
-	for _, n := range s.known {
-		if n.breaker.open() {
-			return true
+// shut returns the lanes whose starts are paused, and whether all are.
+func (s *namespaces) shut() (lanes map[string]bool, all bool) {
+	for name, n := range s.known {
+		if !n.breaker.open() {
+			continue
 		}
+		if lanes == nil {
+			lanes = map[string]bool{}
+		}
+		lanes[name] = true
 	}
-	return false
+	return lanes, s.connection.open()
+}
+
+// refuses reports whether Temporal does not serve a namespace, according to a probe without an item.
+func (s *namespaces) refuses(namespace string) bool {
+	return s.refused != nil && namespace != "" && s.refused() == namespace
 }
 
 // answers reports whether Temporal answers the replica's own probes, as far as known.

@@ -237,8 +237,8 @@ func TestSettlementSaysHowAnOutcomeEndsAClaim(t *testing.T) {
 		"the last panic":              {engine.Panicked, boom, 2, claim.Fail, true, 4 * time.Second},
 		"busy":                        {engine.Busy, boom, 2, claim.Release, true, time.Second},
 		"not sent":                    {engine.NotSent, boom, 2, claim.Release, false, 0},
-		"blocked":                     {engine.Blocked, boom, 2, claim.Release, false, 0},
-		"unreached":                   {engine.Unreached, boom, 2, claim.Release, false, 0},
+		"blocked":                     {engine.Blocked, boom, 2, claim.Release, false, aloneBase},
+		"unreached":                   {engine.Unreached, boom, 2, claim.Release, false, aloneBase},
 		"throttled":                   {engine.Throttled, boom, 2, claim.Release, true, 0},
 		"unanswered":                  {engine.Unanswered, boom, 0, claim.Release, true, aloneBase},
 		"unanswered at the last try":  {engine.Unanswered, boom, 2, claim.Release, true, aloneBase},
@@ -255,6 +255,17 @@ func TestSettlementSaysHowAnOutcomeEndsAClaim(t *testing.T) {
 		require.GreaterOrEqual(t, s.Delay, c.delay*8/10)
 		require.LessOrEqual(t, s.Delay, c.delay*12/10)
 	})
+}
+
+func TestSettlement_KeepsTheSlotOfWhatMayHaveBeenSent(t *testing.T) {
+	t.Parallel()
+	for _, outcome := range []engine.Outcome{engine.NotSent, engine.Behind, engine.Blocked, engine.Unreached,
+		engine.Retryable} {
+		item := claim.Item{ID: 7, MaxAttempts: 3, Unanswered: true, UnansweredFor: time.Minute}
+		require.True(t, (&run{}).settlement(item, outcome, "", errors.New("boom")).Unanswered, outcome.String())
+		item.UnansweredFor = 0
+		require.False(t, (&run{}).settlement(item, outcome, "", errors.New("boom")).Unanswered, outcome.String())
+	}
 }
 
 func TestSettlementKeepsAnErrorThatPostgresTakes(t *testing.T) {

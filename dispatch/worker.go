@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 		slog.Int("attempt", item.AttemptCount), slog.Float64("waited_ms", milliseconds(item.Waited)))
 
 	began := time.Now()
-	runID, outcome, asked, err := r.attempt(ctx, item)
+	runID, outcome, asked, err := r.attemptOrEnd(ctx, item)
 	if errors.Is(context.Cause(ctx), claim.ErrLost) {
 		// The next claimant sends the same request, and learns from Temporal if the workflow has started.
 		r.held.release(lease)
@@ -49,7 +50,7 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 		return result{outcome: engine.Started}
 	}
 	settlement := r.settlement(*item, outcome, runID, err)
-	if settlement.Verb == claim.Fail && item.Unanswered {
+	if settlement.Verb == claim.Fail && item.MaybeSent() {
 		runID, outcome, err = r.lookBeforeFailing(ctx, item, outcome, err)
 		asked = true
 		settlement = r.settlement(*item, outcome, runID, err)
@@ -74,6 +75,13 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 			"retry_in_ms", milliseconds(settlement.Delay), "error", settlement.Error)
 	case claim.Release:
 		r.logAbout(item).InfoContext(ctx, "Released queue item", "outcome", outcome.String())
+		if tries := item.Tries + 1; settlement.Alone && (tries == namedFrom || tries%mostTries == 0) {
+			r.logAbout(item).WarnContext(ctx,
+				"An item fails to start while others of its namespace start; it keeps its slot and is tried again",
+				"tries", tries, "outcome", outcome.String(), "error", err, "namespace", item.Namespace,
+				"retry_in_ms", milliseconds(settlement.Delay),
+				"remedy", "see `pgdispatch items show`; `pgdispatch items give-up` ends it")
+		}
 	}
 	return result{outcome: outcome, err: err, asked: asked, sent: began}
 }
@@ -103,6 +111,39 @@ func (r *run) lost(item *claim.Item, verb claim.Verb, err error) {
 	}
 	r.logAbout(item).Log(context.Background(), level, "Lease lost", "verb", string(verb), "error", err)
 	r.observer.Lost(item.ID)
+}
+
+// attemptOrEnd starts the item. If it has failed for long enough while others started, or if a person gave it up, it
+// ends instead.
+func (r *run) attemptOrEnd(ctx context.Context, item *claim.Item) (runID string, outcome engine.Outcome, asked bool,
+	err error) {
+	if end := r.endOf(item); end != nil {
+		return "", engine.Abandoned, false, end
+	}
+	return r.attempt(ctx, item)
+}
+
+const (
+	// namedFrom is the number of tries from which an item that fails alone is named: in the log, by status and doctor, and
+	// in the web view.
+	namedFrom = 3
+	// mostTries is how many starts of an item must fail, and leastFailing for how long, while others of its namespace are
+	// accepted, before the item ends.
+	mostTries    = 10
+	leastFailing = 5 * time.Minute
+)
+
+// endOf returns why an item ends without another try, or nil.
+func (r *run) endOf(item *claim.Item) error {
+	switch {
+	case item.GivenUpBy != "":
+		return fmt.Errorf("given up by %s: Temporal does not have its workflow; its last error: %s", item.GivenUpBy,
+			cmp.Or(item.LastError, "none"))
+	case item.Tries >= mostTries && item.FailingFor >= leastFailing && r.backoffs.isAlone(time.Now(), item.Lane()):
+		return fmt.Errorf("failed %d times in %s while others of its namespace started, and Temporal does not have its "+
+			"workflow: %s", item.Tries, item.FailingFor.Round(time.Second), item.LastError)
+	}
+	return nil
 }
 
 // attempt asks Temporal to start the item, unless there is nothing to ask. A panic becomes an error of this item only.
@@ -226,27 +267,22 @@ func (r *run) settlement(item claim.Item, outcome engine.Outcome, runID string, 
 		settlement.Verb, settlement.RunID = claim.Dispatched, runID
 	case engine.Retryable, engine.Panicked:
 		settlement.Verb, settlement.Delay = claim.Retry, retryDelay(item.FailureCount+1)
-		settlement.Unanswered = outcome == engine.Panicked // the request may have been sent before
+		settlement.Unanswered = item.MaybeSent() || outcome == engine.Panicked // the request may have been sent before
 		if item.FailureCount+1 >= item.MaxAttempts {
 			settlement.Verb = claim.Fail
 		}
 	case engine.Busy:
 		settlement.Verb, settlement.Unanswered, settlement.Delay = claim.Release, true, retryDelay(1)
-	case engine.Permanent, engine.Forgotten:
+	case engine.Permanent, engine.Forgotten, engine.Abandoned:
 		settlement.Verb = claim.Fail
 	case engine.Behind:
-		settlement.Verb, settlement.Delay = claim.Release, behindDelay
-	case engine.NotSent, engine.Blocked, engine.Unreached:
+		settlement.Verb, settlement.Delay, settlement.Unanswered = claim.Release, behindDelay, item.MaybeSent()
+	case engine.NotSent:
+		settlement.Verb, settlement.Unanswered = claim.Release, item.MaybeSent()
+	case engine.Blocked, engine.Unreached, engine.Throttled, engine.Unanswered:
 		settlement.Verb = claim.Release
-	case engine.Throttled, engine.Unanswered:
-		free := 0
-		if outcome == engine.Throttled {
-			free = throttledOften
-		}
-		settlement.Verb, settlement.Unanswered = claim.Release, true
-		if settlement.Delay = r.backoffs.next(time.Now(), item.ID, free); r.probing.Load() {
-			settlement.Delay = min(settlement.Delay, probeBase) // not its own fault; the next probe is another item
-		}
+		settlement.Unanswered = item.MaybeSent() || outcome == engine.Throttled || outcome == engine.Unanswered
+		settlement.Delay, settlement.Alone = r.backoffs.next(time.Now(), &item, outcome)
 		return settlement
 	}
 

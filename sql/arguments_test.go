@@ -61,8 +61,9 @@ func own(verb string, id int64, execution, workspace string) [][]any {
 		return [][]any{{ids, tokens, texts, []time.Duration{time.Second}, []bool{false}},
 			{ids, tokens, texts, []time.Duration{time.Second}, []bool{true}}}
 	case "release":
-		return [][]any{{ids, tokens, texts, []time.Duration{0}, []bool{false}},
-			{ids, tokens, texts, []time.Duration{time.Second}, []bool{true}}}
+		return [][]any{{ids, tokens, texts, []time.Duration{0}, []bool{false}, []bool{false}},
+			{ids, tokens, texts, []time.Duration{time.Second}, []bool{true}, []bool{false}},
+			{ids, tokens, texts, []time.Duration{time.Second}, []bool{false}, []bool{true}}}
 	case "fail":
 		return [][]any{{ids, tokens, texts}}
 	case "heartbeat":
@@ -110,7 +111,7 @@ func ownOfOperators(verb string, id int64, execution string) [][]any {
 	switch verb {
 	case "item_purge":
 		return [][]any{{ids, "me"}}
-	case "item_cancel", "item_retry", "dead_replay_all", "dead_discard":
+	case "item_cancel", "item_retry", "item_give_up", "dead_replay_all", "dead_discard":
 		return [][]any{{ids, "me", nil}}
 	case "items_enqueue", "items_enqueue_keyed":
 		return [][]any{{`[{"workspace_id": "` + nobody + `", "definition_id": "` + nobody + `", "params": {}, "key": "k"}]`,

@@ -44,10 +44,10 @@ func TestUnansweredStartHoldsItsSlotUntilItIsAnswered(t *testing.T) {
 	f.release(first, true)
 	again := f.claim(10)
 	require.Equal(t, first.ids(), again.ids())
-	f.release(again, false)
+	f.release(again, true)
 	f.at(w, 100, -time.Hour)
 	still := f.claim(10)
-	require.Equal(t, first.ids(), still.ids(), "a later release leaves the start unanswered, and its slot stays held")
+	require.Equal(t, first.ids(), still.ids(), "its slot stays held")
 	require.True(t, still.Items[0].Unanswered)
 	f.expire(first.ids()...)
 	answered := f.claim(10)
@@ -56,12 +56,43 @@ func TestUnansweredStartHoldsItsSlotUntilItIsAnswered(t *testing.T) {
 	require.Len(t, f.claim(10).Items, 1)
 }
 
+// An item whose starts were all refused keeps its slot while others of its namespace start. Its workflow cannot run.
+func TestAnItemThatFailsAloneKeepsItsSlotAndItsTriesAreCounted(t *testing.T) {
+	f, w := openFor(t, "FREE")
+	f.items(w, 2)
+	first := f.claim(10)
+	f.failsAlone(first, "forbidden", time.Second, false)
+	require.Equal(t, "DOUBT", column[string](f, first.ids()[0], "stage"))
+	require.Empty(t, f.claim(10).Items, "its slot is held")
+
+	f.exec("update pgdispatch.workflow_execution_queue set run_at = clock_timestamp() - interval '1 second'")
+	f.exec("update pgdispatch.start_tries set since = clock_timestamp() - interval '6 minutes'")
+	f.exec("update pgdispatch.workflow_definitions set task_queue = 'corrected'")
+	again := f.claim(10)
+	item := again.Items[0]
+	require.True(t, item.Unanswered)
+	require.Zero(t, item.UnansweredFor, "nothing was started")
+	require.Equal(t, "corrected", item.TaskQueue)
+	require.Equal(t, 1, item.Tries)
+	require.InDelta(t, 6*time.Minute, item.FailingFor, float64(10*time.Second))
+	require.Equal(t, "forbidden", item.LastError)
+
+	f.failsAlone(again, "no answer", time.Second, true)
+	f.exec("update pgdispatch.workflow_execution_queue set run_at = clock_timestamp() - interval '1 second'")
+	again = f.claim(10)
+	item = again.Items[0]
+	require.Positive(t, item.UnansweredFor)
+	require.Equal(t, 2, item.Tries)
+
+	f.release(again, false)
+	require.Equal(t, "WAITS", column[string](f, item.ID, "stage"), "as its holder knows that nothing was started")
+}
+
 func TestHasten_MakesUnansweredItemsDueAndWaitsForNone(t *testing.T) {
 	f, w := openFor(t, "PRO")
 	f.items(w, 3)
 	b := f.claim(3)
-	f.release(b, true)
-	f.exec("update pgdispatch.workflow_execution_queue set run_at = clock_timestamp() + interval '20 seconds'")
+	f.failsAlone(b, "no", 20*time.Second, true)
 	later := f.at(w, 0, time.Hour)
 	require.Empty(t, f.claim(10).Items)
 
@@ -72,6 +103,8 @@ func TestHasten_MakesUnansweredItemsDueAndWaitsForNone(t *testing.T) {
 	hastened := all[int64](f, sql.Text("hasten"), append(b.ids(), later))
 	require.ElementsMatch(t, b.ids()[1:], hastened, "not what is locked, and not what is not due for another reason")
 	require.ElementsMatch(t, b.ids()[1:], f.claim(10).ids())
+	require.Equal(t, []int{1, 0, 0}, all[int](f, "select tries from pgdispatch.start_tries order by item_id"),
+		"tries while their namespace failed do not count")
 	require.Empty(t, all[int64](f, sql.Text("hasten"), b.ids()[1:]), "they are claimed")
 }
 

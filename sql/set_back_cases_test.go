@@ -95,8 +95,23 @@ var itemsThatWait = []waits{
 		prepare: func(f fixture) func() bool {
 			f.item(f.tenant("FREE"))
 			b := f.claim(1)
-			all[int64](f, sql.Text("release"), b.ids(), b.tokens(), []string{"busy"}, []time.Duration{time.Second}, []bool{true})
+			all[int64](f, sql.Text("release"), b.ids(), b.tokens(), []string{"busy"}, []time.Duration{time.Second}, []bool{true},
+				[]bool{false})
 			return is(f, "workflow_execution_queue", "run_at <= clock_timestamp() + interval '2 seconds'")
+		}},
+	{name: "an item that fails alone", columns: "start_tries.tried_at start_tries.since",
+		prepare: func(f fixture) func() bool {
+			f.item(f.tenant("FREE"))
+			f.failsAlone(f.claim(1), "no", 20*time.Second, false)
+			return is(f, "workflow_execution_queue", "run_at - clock_timestamp() between '10 seconds' and '20 seconds'")
+		}},
+	{name: "an item that is tried again after a moment", columns: "start_tries.tried_at",
+		prepare: func(f fixture) func() bool {
+			f.item(f.tenant("FREE"))
+			b := f.claim(1)
+			all[int64](f, sql.Text("release"), b.ids(), b.tokens(), []string{"no"}, []time.Duration{20 * time.Second},
+				[]bool{false}, []bool{false})
+			return is(f, "workflow_execution_queue", "run_at - clock_timestamp() between '10 seconds' and '20 seconds'")
 		}},
 	{name: "a dead holder's lease",
 		columns: "workflow_execution_queue.claimed_at workflow_execution_queue.lease_expires_at",

@@ -108,6 +108,10 @@ func seed(f fixture, w tenant, state string, claimedAgo time.Duration) int64 {
 				when 'CANCELLED' then 'CANCELED' else 'STARTING' end,
 			q.dispatched_at, q.finished_at
 		from pgdispatch.workflow_execution_queue q where q.id = $1`, id, w.version)
+	if backsOff {
+		f.exec(`insert into pgdispatch.start_tries (item_id, tried_at)
+			select q.id, q.run_at - interval '20 seconds' from pgdispatch.workflow_execution_queue q where q.id = $1`, id)
+	}
 	f.exec("insert into pgdispatch.marks (workspaces) values (array[$1::uuid])", w.workspace)
 	f.exec("insert into pgdispatch.epoch (id) values ($1) on conflict do nothing", nobody)
 	f.exec(
@@ -331,6 +335,7 @@ func TestAPurgeDeletesWhatHasEndedAndEverythingThatRefersToIt(t *testing.T) {
 		in.exec("insert into pgdispatch.enqueue_keys (workspace_id, key, item_id) values ($1, $2, $3)", w.workspace, state,
 			id)
 		in.exec("insert into pgdispatch.dead_letter_marks (item_id, mark, marked_by) values ($1, 'DISCARDED', 'me')", id)
+		in.exec("insert into pgdispatch.start_tries (item_id) values ($1)", id)
 		in.exec(`insert into pgdispatch.parked_items (item_id, error, attempts, try_at) values ($1, 'no', 1, now())`, id)
 		require.NoError(t, tx.Commit(t.Context()))
 		if ids = append(ids, id); state == "COMPLETED" || state == "FAILED" || state == "CANCELLED" {
@@ -349,7 +354,7 @@ func TestAPurgeDeletesWhatHasEndedAndEverythingThatRefersToIt(t *testing.T) {
 		where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind = 'r'
 		  and (a.attname in ('item_id', 'queue_item_id', 'execution_id')
 		       or c.relname = 'workflow_executions' and a.attname = 'id')`)
-	require.Len(t, references, 9)
+	require.Len(t, references, 10)
 	for _, query := range references {
 		require.Equal(t, len(ids)-len(ended), one[int](f, query), query)
 	}

@@ -19,6 +19,8 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 		return p
 	}
 	repeats := s.repeats(now)
+	mayRepeat := max(want.Free-want.Reserved, 0)
+	s.reserved = repeats && mayRepeat == 0
 	suspect := repeats && s.suspect && !s.suspectNotBefore.After(now)
 	// A suspect is dispatched alone: if it crashed the replica, everything held with it would be lost.
 	s.busy = s.guarding || suspect && want.Holding > 0
@@ -29,7 +31,7 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 		p.AtMost, p.Unanswered, p.Alone, p.Leased = 1, 1, true, p.Leased.Recount() // counts the owner's own leases, too
 		return p
 	case repeats && !want.Fresh:
-		p.Unanswered = want.Free
+		p.Unanswered = mayRepeat
 	}
 	d := draft{schedule: s, proposal: &p, now: now, free: want.Free, limited: want.Limited, careful: want.Careful,
 		queues: map[*keyQueue]int{}, keys: map[*key]int{}, vague: map[*key]bool{},
@@ -53,7 +55,7 @@ func (s *Schedule) Propose(now time.Time, want Want) Proposal {
 		d.serve(&s.bursting)
 	}
 	if repeats && len(p.Entries) == 0 {
-		p.Unanswered = want.Free
+		p.Unanswered = mayRepeat
 	}
 	return p
 }

@@ -81,6 +81,7 @@ type Schedule struct {
 	capped              bool      // the last claim got less than it asked for because of W
 	unansweredAt        time.Time // when the first unanswered start is to be repeated; zero if there is none
 	unansweredNotBefore time.Time // earliest time to repeat it
+	reserved            bool      // it was not repeated, because all free workers were reserved for others
 	suspect             bool      // that start may have crashed its holders
 	suspectNotBefore    time.Time // the suspect is skipped until then
 	guarding            bool      // the replica holds a suspect
@@ -259,7 +260,7 @@ func (s *Schedule) remove(v *level) {
 // Ready reports whether there is something to ask for now.
 func (s *Schedule) Ready(now time.Time) bool {
 	s.ripen(now)
-	return !s.paused && (s.oldest.len()+s.bursting.len() > 0 || s.repeats(now))
+	return !s.paused && (s.oldest.len()+s.bursting.len() > 0 || s.repeats(now) && !s.reserved)
 }
 
 // Capped reports whether no more can be claimed until a lease ends: the last claim hit W, or the replica holds a

@@ -70,6 +70,9 @@ func (p Proposal) Empty() bool { return len(p.Entries) == 0 && p.Unanswered == 0
 type Want struct {
 	// Free is the number of free workers. Holding is how many items the replica holds.
 	Free, Holding int
+	// Reserved is how many of the free workers are left to items that were not sent before. The others may repeat
+	// unanswered starts.
+	Reserved int
 	// Fresh means that unanswered starts are repeated only if nothing else waits.
 	Fresh bool
 	// Limited means that namespaces are limited, so that a claim may return less than it asks for.

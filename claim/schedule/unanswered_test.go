@@ -96,3 +96,24 @@ func TestPropose_AsksForFreshItemsBeforeUnansweredStarts(t *testing.T) {
 	alone.Unanswered(d.now, false)
 	require.Equal(t, 1, alone.Propose(d.now, Want{Free: 1, Fresh: true}).Unanswered, "nothing else waits")
 }
+
+func TestPropose_LeavesReservedWorkersToOthers(t *testing.T) {
+	d := newDoubts(t, false)
+	require.Equal(t, 1, d.s.Propose(d.now, Want{Free: 3, Reserved: 2}).Unanswered)
+	require.True(t, d.s.Ready(d.now))
+
+	p := d.s.Propose(d.now, Want{Free: 3, Reserved: 3})
+	require.Zero(t, p.Unanswered)
+	require.NotEmpty(t, p.Entries)
+	require.Zero(t, d.s.Propose(d.now, Want{Free: 3, Reserved: 3, Fresh: true}).Unanswered)
+
+}
+
+func TestReady_IsFalseWhileAllWorkersAreReserved(t *testing.T) {
+	alone := newDesk(t)
+	alone.s.Unanswered(alone.now, false)
+	require.True(t, alone.s.Ready(alone.now))
+	require.True(t, alone.s.Propose(alone.now, Want{Free: 3, Reserved: 3}).Empty())
+	require.False(t, alone.s.Ready(alone.now), "the replica would ask again at once, in vain")
+	require.Equal(t, 2, alone.s.Propose(alone.now, Want{Free: 3, Reserved: 1}).Unanswered)
+}

@@ -166,7 +166,7 @@ func TestCommandsHaveTheSameFlagsForTheSameThings(t *testing.T) {
 		reads := slices.Contains([]string{"list", "show", "get", "status", "doctor", "signals", "wait"}, command.Name())
 		changes := slices.Contains([]string{"set", "cancel", "terminate", "retry", "replay", "discard", "enqueue", "set-plan",
 			"set-limit", "set-burst", "set-rate", "pause", "resume", "create", "signal", "resend", "purge",
-			"remove"}, command.Name()) ||
+			"remove", "give-up"}, command.Name()) ||
 			path == "definitions version"
 		require.Equal(t, path != "version", command.Flags().Lookup("database-url") != nil, "%s: --database-url", path)
 		require.Equal(t, reads || changes, command.Flags().Lookup("output") != nil, "%s: --output", path)
@@ -181,7 +181,7 @@ func TestAnUnknownCommandSaysWhichThereAre(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"statsu":       "unknown command \"statsu\" for \"pgdispatch\"\n\nDid you mean this?\n\tstatus\n",
-		"items lsit":   "pgdispatch items has no command \"lsit\"; its commands are cancel, list, purge, retry, show",
+		"items lsit":   "pgdispatch items has no command \"lsit\"; its commands are cancel, give-up, list, purge, ",
 		"items show":   "accepts 1 arg(s), received 0",
 		"items list x": "unknown command \"x\" for \"pgdispatch items list\"",
 	} {

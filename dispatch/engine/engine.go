@@ -14,6 +14,9 @@ const (
 	// Forgotten means that an earlier start was never answered, and that its workflow may have ended so long ago that the
 	// engine has forgotten it: a start might run it twice. The item fails.
 	Forgotten
+	// Abandoned means that the item's starts failed for minutes while others were accepted, or that a person gave it up,
+	// and that the engine does not have its workflow. The item fails.
+	Abandoned
 	// Retryable means a failure of this item alone, which may be temporary. It counts toward the definition's
 	// max_attempts.
 	Retryable
@@ -27,29 +30,30 @@ const (
 	// Behind means that another item of the same workflow ID is to be started first. Nothing was sent, and nothing is
 	// counted. The item is tried again after a moment.
 	Behind
-	// Blocked means that the engine refuses all requests of this dispatcher until a person fixes the namespace, the
-	// permission or the version. Nothing was started and nothing is counted. The dispatcher pauses and probes.
+	// Blocked means that the engine refuses the request until a person fixes the namespace, the permission or the version.
+	// Nothing was started. If that happens to several items in a row, the dispatcher pauses and probes. Otherwise the item
+	// waits for another try, and keeps its slot if others are accepted. That holds for the next three, too.
 	Blocked
-	// Unreached means that there was no connection to the engine. Nothing was started and nothing is counted. The
-	// dispatcher pauses and probes.
+	// Unreached means that there was no connection to the engine. Nothing was started.
 	Unreached
 	// Throttled means that the engine limits the rate of requests, of this or any other client. The item keeps its slot,
-	// because a part of the request may have been carried out. Nothing is counted. The dispatcher lowers its rate of
-	// starts.
+	// because a part of the request may have been carried out. If that happens to several items, the dispatcher lowers its
+	// rate of starts.
 	Throttled
 	// Unanswered means that the request was sent and may have been carried out: an outage, an overload, a timeout. The
-	// item keeps its slot and nothing is counted. The dispatcher pauses and probes.
+	// item keeps its slot.
 	Unanswered
 )
 
 // String returns the outcome's name for logs and metrics.
 func (o Outcome) String() string {
-	return [...]string{"started", "permanent", "forgotten", "retryable", "panic", "busy", "not sent", "behind", "blocked",
-		"unreached", "throttled", "unanswered"}[o]
+	return [...]string{"started", "permanent", "forgotten", "abandoned", "retryable", "panic", "busy", "not sent",
+		"behind", "blocked", "unreached", "throttled", "unanswered"}[o]
 }
 
 // IsSystemic reports whether the outcome is about the engine rather than the item.
 func (o Outcome) IsSystemic() bool { return o >= Blocked }
 
-// Told is implemented by errors whose source logs itself when it begins and ends.
+// Told is implemented by errors of a source that logs itself when it begins and ends to fail, and that also fails
+// without an item: the error says nothing about the item.
 type Told interface{ Told() }

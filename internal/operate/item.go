@@ -46,8 +46,14 @@ type Item struct {
 	MaxAttempts          *int            `json:"max_attempts"` // nil if its definition was deleted
 	LostLeaseCount       int             `json:"lost_lease_count"`
 	LastError            string          `json:"last_error"`
-	// Unanswered reports whether a start request got no response, so that the workflow may be running.
-	Unanswered          bool            `json:"outcome_unknown" db:"outcome_unknown"`
+	// Unanswered reports whether the item keeps its slot while it waits for another try: a start request got no response,
+	// so that the workflow may be running, or its starts fail while others start.
+	Unanswered bool `json:"outcome_unknown" db:"outcome_unknown"`
+	// Tries is how many starts failed while others of the namespace started, and FailingSince since when. GivenUpBy is the
+	// person who gave the item up; it ends once a replica has looked it up.
+	Tries               int             `json:"tries,omitempty"`
+	FailingSince        *time.Time      `json:"failing_since,omitempty"`
+	GivenUpBy           string          `json:"given_up_by,omitempty"`
 	CreatedAt           time.Time       `json:"created_at"`
 	Age                 time.Duration   `json:"-"` // by the database's clock
 	ClaimedBy           string          `json:"claimed_by,omitempty"`
@@ -116,13 +122,16 @@ type ItemFilter struct {
 	Value    string
 	// WaitsAgain selects only items that failed and wait for their next attempt.
 	WaitsAgain bool
+	// Keeps selects only items that keep their slot while they wait for another try.
+	Keeps bool
 }
 
 // FindItems returns the IDs of up to atMost items, the newest first. If atMost is zero, it returns all.
 func (s *Store) FindItems(ctx context.Context, f ItemFilter, atMost int) ([]int64, error) {
 	return postgres.ValuesWithin[int64](ctx, findTimeout, s.DB, "find items", sql.Text("item_find"),
 		f.States, postgres.OrNull(f.Workspace), postgres.OrNull(f.Definition), postgres.OrNull(f.Error),
-		f.Since.At, f.Since.Ago, f.Until.At, f.Until.Ago, postgres.OrNull(f.Before), postgres.OrNull(atMost), f.WaitsAgain)
+		f.Since.At, f.Since.Ago, f.Until.At, f.Until.Ago, postgres.OrNull(f.Before), postgres.OrNull(atMost), f.WaitsAgain,
+		f.Keeps)
 }
 
 // Items returns items by item ID, in that order, and by execution ID. Unknown IDs are omitted.
@@ -336,6 +345,13 @@ func (s *Store) Nodes(ctx context.Context, item int64) ([]string, error) {
 // workflow may be running.
 func (s *Store) CancelItems(ctx context.Context, items []int64, who string) ([]int64, error) {
 	return postgres.Values[int64](ctx, s.DB, "cancel items", sql.Text("item_cancel"), items, who, s.Scope)
+}
+
+// GiveUpItems makes a replica look up the given items instead of trying to start them again. An item whose workflow
+// Temporal does not have then fails. It returns the IDs of those that keep their slot while they wait for another try;
+// others are left as they are.
+func (s *Store) GiveUpItems(ctx context.Context, items []int64, who string) ([]int64, error) {
+	return postgres.Values[int64](ctx, s.DB, "give items up", sql.Text("item_give_up"), items, who, s.Scope)
 }
 
 // RetryItems makes the given items that are PENDING due now, even if they are parked, and returns their IDs.

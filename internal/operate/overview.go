@@ -137,6 +137,11 @@ type Depth struct {
 	// ParkedFirst the ID and error of the one that was parked first. ParkedFirst is empty if there is none.
 	Parked      int64  `json:"parked"`
 	ParkedFirst string `json:"parked_first"`
+	// FailingAlone is the number of items whose starts failed three times or more while others of their namespaces
+	// started, and FailingAloneFirst the ID and error of the one that has failed for the longest time. Empty if there is
+	// none.
+	FailingAlone      int64  `json:"failing_alone"`
+	FailingAloneFirst string `json:"failing_alone_first"`
 	// Signals is the number of undelivered signals, and OldestSignal the age of the oldest whose turn it is. Nil if none
 	// is. SignalsGivenUp is the number of those given up in the last day.
 	Signals        int64          `json:"signals_undelivered"`

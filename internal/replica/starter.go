@@ -24,7 +24,7 @@ func requestOf(item claim.Item) temporal.Start {
 		QueueItemID: item.ID, WorkspaceID: item.WorkspaceID,
 		WorkflowDefinitionID: item.WorkflowDefinitionID, WorkflowDefinitionVersionID: item.WorkflowDefinitionVersionID,
 		NodeIDs: item.NodeIDs, Params: item.Params, Input: item.Input, Options: item.StartOptions,
-		Unanswered: item.Unanswered, UnansweredFor: item.UnansweredFor,
+		Unanswered: item.MaybeSent(), UnansweredFor: item.UnansweredFor,
 	}
 }
 

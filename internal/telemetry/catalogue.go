@@ -72,8 +72,9 @@ type instruments struct {
 	itemsHeld, workers, watches, breakerOpen, namespacesPaused gauge
 	listenerConnected, onDuty, ready, buildInfo, databaseUp    gauge
 	// The queue, the same in every replica.
-	queueItems, oldestWaiting, oldestUnanswered, deadLettersOpen, replicas, maxClaims, paused, itemsParked gauge
-	notificationQueue, taskQueuesWithoutPoller, stalledExecutions, signalsUndelivered, oldestSignal        gauge
+	queueItems, oldestWaiting, oldestUnanswered, deadLettersOpen, replicas, maxClaims, paused       gauge
+	itemsParked, itemsFailingAlone                                                                  gauge
+	notificationQueue, taskQueuesWithoutPoller, stalledExecutions, signalsUndelivered, oldestSignal gauge
 	// The workspaces with the most items, and the most used limits.
 	workspaceWaiting, workspaceActive, workspaceLimit gauge
 	limitActive, limitMax, limitWaiting, limitFull    gauge
@@ -148,7 +149,8 @@ func (i *instruments) addHanding(m *maker) {
 	i.itemsDispatched = m.counter(Metric{Name: "pgdispatch_items_dispatched_total", Unit: "items",
 		Meaning: "Items whose start by Temporal is recorded."})
 	i.itemsFailed = m.counterBy(Metric{Name: "pgdispatch_items_failed_total", Unit: "items", Label: "reason",
-		Values: []string{"workspace_not_found", "definition_not_found", "no_version", "holder_lost", "forgotten", "refused",
+		Values: []string{"workspace_not_found", "definition_not_found", "no_version", "holder_lost", "forgotten", "abandoned",
+			"refused",
 			"attempts_exhausted", "workflow_failed", "workflow_timed_out", "workflow_canceled", "workflow_terminated"},
 		Meaning: "Items that failed permanently. `refused`: Temporal can never accept the request; `holder_lost`: " +
 			"three replicas in a row were lost with it; `forgotten`: a start was never answered, and Temporal may " +
@@ -163,7 +165,7 @@ func (i *instruments) addHanding(m *maker) {
 		Meaning: "Time until Temporal answered a start."})
 	i.startFailures = m.counterBy(Metric{Name: "pgdispatch_start_failures_total", Unit: "starts", Label: "outcome",
 		Values: []string{"permanent", "retryable", "busy", "not_sent", "blocked", "unreached", "throttled", "unanswered",
-			"forgotten", "panic"},
+			"forgotten", "abandoned", "panic"},
 		Meaning: "Failed starts. docs/lifecycle.md explains the outcomes."})
 	i.itemAttempts = m.histogram(Metric{Name: "pgdispatch_item_attempts", Unit: "attempts", Buckets: tries,
 		Meaning: "Attempts of an item until it was dispatched or failed."})
@@ -236,6 +238,8 @@ func (i *instruments) addState(m *maker) {
 	i.paused = m.gauge(Metric{Name: "pgdispatch_paused", Unit: "0 or 1", Meaning: "1: paused by the settings."})
 	i.itemsParked = m.gauge(Metric{Name: "pgdispatch_items_parked", Unit: "items",
 		Meaning: "Items that a trigger or constraint keeps from being claimed."})
+	i.itemsFailingAlone = m.gauge(Metric{Name: "pgdispatch_items_failing_alone", Unit: "items",
+		Meaning: "Items whose starts failed three times or more while others of their namespaces started."})
 	i.notificationQueue = m.gauge(Metric{Name: "pgdispatch_notification_queue_ratio", Unit: "0 to 1",
 		Meaning: "How full Postgres' notification queue is. From 0.1 on, commits do not notify and items wait for " +
 			"polls."})

@@ -110,6 +110,7 @@ func (g *Gauges) observeQueue(ctx context.Context, o metric.Observer) {
 	i.paused.set(o, truth(d.Paused))
 	i.notificationQueue.set(o, d.NotifyQueue)
 	i.itemsParked.set(o, float64(d.Parked))
+	i.itemsFailingAlone.set(o, float64(d.FailingAlone))
 	i.signalsUndelivered.set(o, float64(d.Signals))
 	i.oldestSignal.set(o, postgres.OrZero(d.OldestSignal).Seconds())
 	i.taskQueuesWithoutPoller.set(o, float64(d.IdleQueues))

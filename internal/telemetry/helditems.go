@@ -150,6 +150,8 @@ func (o *heldItem) reason() string {
 		return "refused"
 	case engine.Forgotten:
 		return "forgotten"
+	case engine.Abandoned:
+		return "abandoned"
 	}
 	return "attempts_exhausted"
 }

@@ -65,8 +65,10 @@ create or replace function pgdispatch.claim(owner text, lease interval, watcher 
 returns table (
     id bigint, token bigint, execution_id text, workspace_id text, workflow_definition_id text,
     workflow_definition_version_id text, namespace text, kind text, workflow_type text, task_queue text, input text, execution_timeout interval,
-    version_revision text, params text, traceparent text, attempt_count integer, failure_count integer, max_attempts integer, outcome_unknown boolean,
-    unanswered_for interval, problem text, waited interval, priority integer, start_options text, limit_key text, workflow_id text,
+    version_revision text, params text, traceparent text, attempt_count integer, failure_count integer, max_attempts integer,
+    outcome_unknown boolean,
+    unanswered_for interval, tries integer, failing_for interval, last_error text, given_up_by text,
+    problem text, waited interval, priority integer, start_options text, limit_key text, workflow_id text,
     workflow_id_policy text, standing json
 )
 language plpgsql volatile
@@ -99,8 +101,10 @@ begin
                    (coalesce(d.start_options, '{}') || coalesce(q.start_options, '{}'))::text
                end as options,
                -- A start that may have arrived is repeated unchanged; otherwise the definition may have been corrected.
-               coalesce(e.namespace, d.namespace, own_namespace) as namespace, coalesce(e.kind, d.kind, 'workflow') as kind,
-               case when q.outcome_unknown then coalesce(e.first_sent_at, q.created_at) else c.at_time end as first_sent_at,
+               coalesce(case when x.sent then e.namespace end, d.namespace, own_namespace) as namespace,
+               coalesce(case when x.sent then e.kind end, d.kind, 'workflow') as kind,
+               x.sent, case when x.sent then coalesce(e.first_sent_at, q.created_at) else c.at_time end as first_sent_at,
+               t.tries, c.at_time - t.since as failing_for, t.given_up_by,
                case
                    when d.id is null and not exists (select from pgdispatch.workspaces w where w.id = q.workspace_id) then 'workspace not found'
                    when d.id is null then 'workflow definition not found'
@@ -109,11 +113,15 @@ begin
                end as problem
         from taken q
         left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
-        left join lateral (select e.namespace, e.kind, e.first_sent_at, e.workflow_definition_version_id as version_id
+        left join lateral (select e.namespace, e.kind, e.first_sent_at, e.workflow_definition_version_id as version_id,
+                                  e.first_sent_at is null as unsent
                            from pgdispatch.workflow_executions e where q.outcome_unknown and e.id = q.execution_id offset 0) e on true
+        cross join lateral (select q.outcome_unknown and e.unsent is not true as sent) x
+        left join lateral (select t.tries, t.since, t.given_up_by
+                           from pgdispatch.start_tries t where q.outcome_unknown and t.item_id = q.id offset 0) t on true
         left join lateral (
             select v.id, v.xmin::text as revision from pgdispatch.workflow_definition_versions v
-            where v.workflow_definition_id = q.workflow_definition_id and (not q.outcome_unknown or v.id = coalesce(e.version_id, v.id))
+            where v.workflow_definition_id = q.workflow_definition_id and (not x.sent or v.id = coalesce(e.version_id, v.id))
             order by v.version desc limit 1
         ) v on true
     ), execution as ( -- the row exists before its start is sent
@@ -130,8 +138,13 @@ begin
            coalesce(i.version_id::text, ''), coalesce(i.namespace, ''), i.kind, coalesce(i.workflow_type, ''), coalesce(i.task_queue, ''),
            coalesce(i.input, ''), coalesce(i.execution_timeout, '0'), coalesce(i.revision, ''), i.params::text, coalesce(i.traceparent, ''),
            i.attempt_count, i.failure_count, coalesce(i.max_attempts, 0), i.outcome_unknown,
-           case when i.workflow_id is not null and not i.outcome_unknown and not exists (select from pgdispatch.epoch e where e.items_to < i.id)
-                then greatest(c.at_time - i.created_at, '1 us') else c.at_time - i.first_sent_at end, coalesce(i.problem, ''),
+           case when i.workflow_id is not null and not i.sent and not exists (select from pgdispatch.epoch e where e.items_to < i.id)
+                then greatest(c.at_time - i.created_at, '1 us')
+                when i.sent then greatest(c.at_time - i.first_sent_at, '1 us')
+                else '0'
+           end,
+           coalesce(i.tries, 0), coalesce(i.failing_for, '0'), case when i.outcome_unknown then coalesce(i.last_error, '') else '' end,
+           coalesce(i.given_up_by, ''), coalesce(i.problem, ''),
            c.at_time - greatest(i.created_at, i.run_at), i.priority, i.options, coalesce(i.limit_key, ''),
            coalesce(i.workflow_id, ''), case when i.workflow_id is not null then coalesce(i.workflow_id_policy, '') else '' end, null::json
     from item i;
@@ -139,7 +152,7 @@ begin
     c.heads := null;
     c.took := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000; -- microseconds, without commit
     return query select 0::bigint, 0::bigint, '', '', '', '', '', '', '', '', '', interval '0', '', null, '', 0, 0, 0, false,
-        interval '0', '', interval '0', 0, null, '', '', '', to_json(c);
+        interval '0', 0, interval '0', '', '', '', interval '0', 0, null, '', '', '', to_json(c);
 end;
 $$;
 
@@ -314,7 +327,7 @@ begin
             select u.at, u.lane, row_number() over (partition by u.lane order by u.run_at, u.id) as nth from (
                 select q.ctid as at, q.run_at, q.id, l.lane
                 from pgdispatch.workflow_execution_queue q
-                left join pgdispatch.workflow_executions e on e.id = q.execution_id
+                left join pgdispatch.workflow_executions e on e.id = q.execution_id and e.first_sent_at is not null
                 left join pgdispatch.workflow_definitions d on d.id = q.workflow_definition_id
                 cross join pgdispatch.lane(coalesce(e.namespace, d.namespace, own_namespace), coalesce(e.kind, d.kind)) as l (lane)
                 where q.stage = 'DOUBT' and q.run_at <= at_time

@@ -29,21 +29,22 @@ select id from moved
 -- name: retry
 -- CLAIMED -> PENDING
 -- The item's own failure: it is counted and recorded, and the item waits.
--- $1 ids, $2 tokens, $3 errors, $4 how long each waits, $5 whether a start was sent and not answered.
+-- $1 ids, $2 tokens, $3 errors, $4 how long each waits, $5 whether a start may have been sent and not answered, then or
+-- before. Such an item keeps its slot.
 -- Lists, and the holder instead of the status, so that every plan reads only these rows.
 with moved as (
     update pgdispatch.workflow_execution_queue q
     set status = 'PENDING',
         failure_count = q.failure_count + 1,
         lost_lease_count = 0,
-        outcome_unknown = q.outcome_unknown or done.unknown,
+        outcome_unknown = done.sent,
         last_error = done.error,
         run_at = clock_timestamp() + done.delay,
         claimed_by = null,
         claimed_at = null,
         lease_expires_at = null
     from unnest($1::bigint[], $2::bigint[], $3::text[], $4::interval[], $5::boolean[])
-        as done (id, token, error, delay, unknown)
+        as done (id, token, error, delay, sent)
     join pgdispatch.workflow_execution_queue was on was.id = done.id -- returning sees only the new row
     where q.id = done.id
       and q.id = any ($1::bigint[])
@@ -62,40 +63,62 @@ select id from moved
 
 -- name: release
 -- CLAIMED -> PENDING
--- Released through no fault of the item: neither an attempt nor a failure is counted.
--- $1 ids, $2 tokens, $3 errors ('' for none), $4 how long each waits (0: it keeps its place), $5 whether a start was sent
--- and not answered.
+-- Released through no known fault of the item: neither an attempt nor a failure is counted.
+-- $1 ids, $2 tokens, $3 errors ('' for none), $4 how long each waits (0: it keeps its place), $5 whether a start may have
+-- been sent and not answered, $6 whether others of its namespace were accepted meanwhile. In both cases the item keeps its
+-- slot.
 -- Lists, and the holder instead of the status, so that every plan reads only these rows.
-update pgdispatch.workflow_execution_queue q
-set status = 'PENDING',
-    attempt_count = greatest(q.attempt_count - 1, 0),
-    lost_lease_count = 0,
-    outcome_unknown = q.outcome_unknown or done.unknown,
-    run_at = case when done.delay > '0' then clock_timestamp() + done.delay else q.run_at end,
-    last_error = coalesce(nullif(done.error, ''), q.last_error),
-    claimed_by = null,
-    claimed_at = null,
-    lease_expires_at = null
-from unnest($1::bigint[], $2::bigint[], $3::text[], $4::interval[], $5::boolean[]) as done (id, token, error, delay, unknown)
-where q.id = done.id
-  and q.id = any ($1::bigint[])
-  and q.lease_token = done.token
-  and q.claimed_by is not null
-  and q.lease_expires_at > clock_timestamp()
-returning q.id
+with moved as (
+    update pgdispatch.workflow_execution_queue q
+    set status = 'PENDING',
+        attempt_count = greatest(q.attempt_count - 1, 0),
+        lost_lease_count = 0,
+        outcome_unknown = done.sent or done.alone,
+        run_at = case when done.delay > '0' then clock_timestamp() + done.delay else q.run_at end,
+        last_error = coalesce(nullif(done.error, ''), q.last_error),
+        claimed_by = null,
+        claimed_at = null,
+        lease_expires_at = null
+    from unnest($1::bigint[], $2::bigint[], $3::text[], $4::interval[], $5::boolean[], $6::boolean[])
+        as done (id, token, error, delay, sent, alone)
+    where q.id = done.id
+      and q.id = any ($1::bigint[])
+      and q.lease_token = done.token
+      and q.claimed_by is not null
+      and q.lease_expires_at > clock_timestamp()
+    returning q.id, q.execution_id, q.outcome_unknown, done.delay, done.sent, done.alone
+), tried as (
+    insert into pgdispatch.start_tries as t (item_id, tries, since, tried_at)
+    select m.id, m.alone::integer, case when m.alone then clock_timestamp() end, clock_timestamp()
+    from moved m where m.delay > '0'
+    on conflict (item_id) do update
+    set tries = t.tries + excluded.tries, since = coalesce(t.since, excluded.since), tried_at = excluded.tried_at
+), unsent as ( -- the item keeps its slot, but its workflow cannot have been started
+    update pgdispatch.workflow_executions e set first_sent_at = null
+    where e.id = any (array(select m.execution_id from moved m where m.outcome_unknown and not m.sent))
+)
+select id from moved
 
 -- name: hasten
 -- PENDING -> PENDING
--- $1 ids. Items that wait because nothing answered their starts are due now: others of their lane start again. Locked ones
--- wait for their time.
-update pgdispatch.workflow_execution_queue q
-set run_at = clock_timestamp()
-where q.id = any (array(
-        select o.id from pgdispatch.workflow_execution_queue o
-        where o.id = any ($1::bigint[]) and o.stage = 'DOUBT' and o.status = 'PENDING' and o.run_at > clock_timestamp()
-        order by o.id
-        for update skip locked))
-returning q.id
+-- $1 ids. Items that wait for another try are due now, because others of their namespace start again. Their tries do not
+-- count: it was the namespace that failed. Locked items wait for their time.
+with hastened as (
+    update pgdispatch.workflow_execution_queue q
+    set run_at = clock_timestamp()
+    where q.id = any (array(
+            select o.id from pgdispatch.workflow_execution_queue o
+            join pgdispatch.start_tries t on t.item_id = o.id
+            where o.id = any ($1::bigint[]) and o.stage in ('WAITS', 'DOUBT') and o.status = 'PENDING' and o.run_at > clock_timestamp()
+              and o.run_at < t.tried_at + interval '31 seconds' -- the longest delay, see dispatch/evidence.go
+            order by o.id
+            for update of o skip locked))
+    returning q.id
+), forgiven as (
+    update pgdispatch.start_tries t set tries = 0, since = null
+    where t.item_id = any (array(select h.id from hastened h))
+)
+select id from hastened
 
 -- name: fail
 -- CLAIMED -> FAILED

@@ -34,7 +34,8 @@ select d.waiting as pending, d.scheduled, d.scheduled_exact, u.items as unanswer
        d.oldest_waiting, d.replicas, d.max_claims, d.paused,
        l.at as paused_since, coalesce(l.who, '') as paused_by,
        s.task_queues as idle_queues, s.without_poller, s.failing, pg_notification_queue_usage() as notify_queue,
-       p.items as parked, p.first as parked_first, g.open as signals, clock_timestamp() - g.oldest as oldest_signal, g.given_up as signals_given_up
+       p.items as parked, p.first as parked_first, a.items as failing_alone, a.first as failing_alone_first,
+       g.open as signals, clock_timestamp() - g.oldest as oldest_signal, g.given_up as signals_given_up
 from pgdispatch.queue_counts($1) d
 cross join (select coalesce(sum(u.items), 0)::bigint as items, min(u.since) as since from pgdispatch.unanswered($1) u) u
 cross join (
@@ -50,6 +51,13 @@ cross join (
     cross join lateral (select q.* from pgdispatch.workflow_execution_queue q where q.id = p.item_id offset 0) q -- per row
     where q.attempt_count = p.attempts and q.status in ('PENDING', 'CLAIMED')
 ) p
+cross join ( -- 3: see dispatch/worker.go
+    select count(*) as items,
+           coalesce((array_agg(t.item_id || ': ' || coalesce(q.last_error, '') order by t.since, t.item_id))[1], '') as first
+    from (select t.* from pgdispatch.start_tries t where t.tries >= 3 limit $1) t
+    cross join lateral (select q.* from pgdispatch.workflow_execution_queue q where q.id = t.item_id offset 0) q -- per row
+    where q.status in ('PENDING', 'CLAIMED')
+) a
 cross join (
     select (select count(*) from (select from pgdispatch.signals s where s.state = 'OPEN' limit $1) s) as open,
            (select min(s.sent_at) from (select s.sent_at from pgdispatch.signals s where s.state = 'OPEN' and s.next_try_at < 'infinity'
@@ -90,6 +98,12 @@ with given as materialized (
     cross join lateral (select q.* from pgdispatch.workflow_execution_queue q where q.id = p.item_id offset 0) q -- per row
     where q.attempt_count = p.attempts and q.status in ('PENDING', 'CLAIMED')
       and q.workspace_id in (select w.id from given w)
+), alone as (
+    select count(*) as items,
+           coalesce((array_agg(t.item_id || ': ' || coalesce(q.last_error, '') order by t.since, t.item_id))[1], '') as first
+    from (select t.* from pgdispatch.start_tries t where t.tries >= 3 limit $2::bigint) t
+    cross join lateral (select q.* from pgdispatch.workflow_execution_queue q where q.id = t.item_id offset 0) q -- per row
+    where q.status in ('PENDING', 'CLAIMED') and q.workspace_id in (select w.id from given w)
 ), failing as (
     select count(*) as executions
     from pgdispatch.stalled t
@@ -104,11 +118,13 @@ select n.due as pending, n.scheduled, n.scheduled_exact, u.items as unanswered, 
        clock_timestamp() - n.oldest_due as oldest_waiting,
        (select count(*) from pgdispatch.replicas r where r.expires_at > clock_timestamp()) as replicas,
        s.max_claims, s.paused, 0 as idle_queues, 0 as without_poller, f.executions as failing,
-       0::double precision as notify_queue, p.items as parked, p.first as parked_first, l.at as paused_since,
+       0::double precision as notify_queue, p.items as parked, p.first as parked_first,
+       a.items as failing_alone, a.first as failing_alone_first, l.at as paused_since,
        '' as paused_by, 0 as signals, null::interval as oldest_signal, 0 as signals_given_up
 from unanswered u
 cross join pgdispatch.waiting_counts($1::text[]::uuid[], $2::integer) n
 cross join parked p
+cross join alone a
 cross join failing f
 cross join pgdispatch.settings s
 left join lateral pgdispatch.paused_by(s.paused, s.max_claims) l on s.paused or s.max_claims = 0

@@ -70,6 +70,7 @@ grant execute on function
 
 -- operator: the functions that change items run as the owner, and change nothing else in them
 grant delete on pgdispatch.parked_items to pgdispatch_operator;
+grant insert (item_id, given_up_by), update (given_up_by) on pgdispatch.start_tries to pgdispatch_operator;
 grant update (run_at),
       insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options, limit_key,
               start_before, workflow_id)
@@ -109,7 +110,7 @@ grant insert, update on pgdispatch.rates to pgdispatch_dispatcher;
 grant insert, update, delete on pgdispatch.limit_starts to pgdispatch_dispatcher;
 grant update on pgdispatch.claim_lock, pgdispatch.close_sweep, pgdispatch.mark_trim to pgdispatch_dispatcher;
 grant insert, delete on pgdispatch.marks to pgdispatch_dispatcher;
-grant insert, update, delete on pgdispatch.parked_items to pgdispatch_dispatcher;
+grant insert, update, delete on pgdispatch.parked_items, pgdispatch.start_tries to pgdispatch_dispatcher;
 grant usage, update on pgdispatch.lease_tokens to pgdispatch_dispatcher;
 grant select, update on pgdispatch.gate to pgdispatch_dispatcher;
 -- what replicas share

@@ -61,12 +61,13 @@ set jit = off
 as $$
 declare
     soon constant timestamptz := at_time + interval '1 second';
+    tried constant bigint[] := array(select t.item_id from pgdispatch.start_tries t where t.tried_at > soon);
     debounced constant bigint[] := array(select k.item_id from pgdispatch.enqueue_keys k where k.debounced_at > soon);
     ahead constant bigint[] := array(
         select q.id
         from pgdispatch.workflow_execution_queue q
         where q.stage = 'WAITS' and q.enqueue_xid >= '0' and q.run_at > soon
-          and (q.created_at = q.run_at or q.failure_count > 0 or q.id = any (debounced))
+          and (q.created_at = q.run_at or q.failure_count > 0 or q.id = any (debounced) or q.id = any (tried))
           and pgdispatch.run_at_witness(q.id, q.run_at, q.created_at, q.failure_count) > soon
         order by q.enqueue_xid, q.workspace_id, q.priority, q.run_at -- as an index, which is read only until at_most
         limit at_most
@@ -75,8 +76,8 @@ declare
         select q.id
         from pgdispatch.workflow_execution_queue q
         where q.stage = 'DOUBT' and q.status = 'PENDING' and q.run_at > soon
-          -- Without a witness: it was due when its start was sent. If that failed, it waits for up to half a minute.
-          and coalesce(pgdispatch.run_at_witness(q.id, q.run_at, q.created_at, q.failure_count), q.run_at - interval '31 seconds') > soon
+          -- Without a witness: it was due when its start was sent.
+          and coalesce(pgdispatch.run_at_witness(q.id, q.run_at, q.created_at, q.failure_count), q.run_at) > soon
         order by q.run_at, q.id
         limit at_most
         for update skip locked
@@ -129,6 +130,9 @@ as $$
         returning 1
     ), failed as (
         update pgdispatch.item_failures f set failed_at = at_time where f.item_id = any (ids) and f.failed_at > at_time
+    ), tried as (
+        update pgdispatch.start_tries t set tried_at = least(t.tried_at, at_time), since = least(t.since, at_time)
+        where t.item_id = any (ids) and greatest(t.tried_at, t.since) > at_time
     ), debounced as (
         update pgdispatch.enqueue_keys k set debounced_at = at_time where k.item_id = any (ids) and k.debounced_at > at_time
     )
@@ -137,7 +141,8 @@ $$;
 
 -- function: run_at_witness
 -- For bring_back_items: the time at which pgdispatch set an item's run_at. That is created_at if the application asked
--- for no time, that of the last failure, or that of the last debounce. Null if the application asked for it.
+-- for no time, that of the last failure, that of the last release with a delay, or that of the last debounce. Null if the
+-- application asked for it.
 create or replace function pgdispatch.run_at_witness(item bigint, run_at timestamptz, created_at timestamptz, failures integer)
 returns timestamptz
 language sql stable
@@ -149,6 +154,10 @@ as $$
           where f.item_id = item and f.failure = failures
             -- 6 minutes is the longest delay, see dispatch/namespaces.go; failed_at is read after run_at
             and f.failed_at between run_at_witness.run_at - interval '6 minutes' and run_at_witness.run_at + interval '1 second'
+          union all
+          select least(t.tried_at, run_at_witness.run_at) from pgdispatch.start_tries t
+          where t.item_id = item -- 31 seconds: the longest delay, see dispatch/evidence.go
+            and t.tried_at between run_at_witness.run_at - interval '31 seconds' and run_at_witness.run_at + interval '1 second'
           union all
           select least(k.debounced_at, run_at_witness.run_at) from pgdispatch.enqueue_keys k
           where k.item_id = item and k.debounced_at is not null) w;

@@ -50,7 +50,8 @@ cross join (
 
 -- function: note_minute
 -- Records how many items wait (due, not unanswered), are claimed and run, unless a sweep has done so in the present minute. Deletes what is older
--- than a day, of workspaces at most 50,000 rows: two and a half times what 100,000 of them add in a minute.
+-- than a day, of workspaces at most 50,000 rows: two and a half times what 100,000 of them add in a minute. Deletes the
+-- tries of items that wait no longer.
 create or replace function pgdispatch.note_minute() returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -70,6 +71,11 @@ begin
     where a.waiting is null;
     perform pgdispatch.note_limits(present);
     delete from pgdispatch.activity a where a.minute < present - interval '1 day';
+    delete from pgdispatch.start_tries t
+    where t.item_id = any (array(
+        select o.item_id from pgdispatch.start_tries o
+        cross join lateral (select q.status from pgdispatch.workflow_execution_queue q where q.id = o.item_id offset 0) i
+        where i.status not in ('PENDING', 'CLAIMED') limit 10000));
     delete from pgdispatch.workspace_activity a
     where a.ctid = any (array(
         select o.ctid from pgdispatch.workspace_activity o where o.at < present - interval '1 day' order by o.at limit 50000));

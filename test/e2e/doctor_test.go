@@ -42,7 +42,7 @@ var doctorChecks = []string{
 	"autovacuum", "clocks", "connections", "database", "definitions", "durability", "encoding", "encryption", "limits",
 	"listen", "migrations", "namespace",
 	"notification queue", "outage", "postgres version", "replicas", "retention", "role", "schema objects",
-	"settings of roles", "signals",
+	"settings of roles", "signals", "starts",
 	"synchronous_commit",
 	"task queues",
 	"temporal", "timeouts", "transactions", "vacuum horizon",

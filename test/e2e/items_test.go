@@ -88,6 +88,48 @@ func TestItemsListSaysOfEachWhatAnOperatorWouldAsk(t *testing.T) {
 	}
 }
 
+func TestItems_NamesThoseThatFailWhileOthersStart(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for range 3 {
+		d.enqueues()
+	}
+	for _, item := range d.claims() {
+		failed := claim.Settlement{ID: item.ID, Token: item.Token, Error: "no shard", Delay: 20 * time.Second, Alone: true}
+		switch item.ID {
+		case 1, 2:
+			d.settles(claim.Release, failed)
+		case 3:
+			d.settles(claim.Dispatched, claim.Settlement{ID: 3, Token: item.Token, RunID: "run-3"})
+		}
+	}
+	require.NotContains(t, d.types("status"), "keep", "once is no concern")
+	d.exec("update pgdispatch.start_tries set tries = 4, since = now() - interval '1 minute' where item_id = 1")
+
+	require.Regexp(t, `\n1 +PENDING .* failed 4 times while others started: no shard\n`, d.types("items", "list"))
+	require.Regexp(t, "\nwaits +Its start failed 4 times while others of its namespace started. It keeps its slot, "+
+		"and is tried again in (20|1\\d) s.\n", d.types("items", "show", "1"))
+	require.Contains(t, d.types("status"), "Starts of 1 item keep failing while others start. Item 1: no shard")
+	findings, _, _ := d.tries("doctor", "--temporal-address", "127.0.0.1:1")
+	require.Contains(t, findings, "starts of 1 item keep failing while others start. Item 1: no shard")
+
+	_, errs, _ := d.tries("items", "give-up", "3")
+	require.Contains(t, errs, "item 3 is DISPATCHED: only items that wait for another try can be given up")
+	waiting := d.enqueues()
+	_, errs, _ = d.tries("items", "give-up", waiting)
+	require.Contains(t, errs, "item "+waiting+" waits and holds no slot: use `pgdispatch items cancel "+waiting+"`")
+	require.Equal(t, "would give-up 2 items\n", d.types("items", "give-up", "--all", "--dry-run"))
+	require.Equal(t, "gave up 1 of 1 item\n", d.types("items", "give-up", "1", "--by", "ann"))
+	require.Regexp(t, "\nwaits +It was given up by ann: a replica looks it up in Temporal, and then it ends.\n",
+		d.types("items", "show", "1"))
+	for _, item := range d.claims() {
+		if item.ID == 1 {
+			require.Equal(t, "ann", item.GivenUpBy)
+			require.Equal(t, "no shard", item.LastError)
+		}
+	}
+}
+
 func TestItemsListFiltersAndGoesPageByPage(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -11,6 +11,8 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
+
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
 // failStarts puts a frontend between replicas and Temporal that fails starts with the error that a function returns for
@@ -27,6 +29,20 @@ func (s *stack) failStarts(failure func(ctx context.Context, workflowID string) 
 	})
 }
 
+// enqueueAlone enqueues an item of Echo, and calls before with its execution before it is committed.
+func (s *stack) enqueueAlone(plan string, before func(execution string)) (execution string) {
+	s.t.Helper()
+	tx, err := s.db.Begin(s.t.Context())
+	require.NoError(s.t, err)
+	require.NoError(s.t, tx.QueryRow(s.t.Context(), `
+		insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
+		select d.workspace_id, d.id, '{}' from pgdispatch.workflow_definitions d
+		where d.workspace_id = $1 and d.name = 'Echo' returning execution_id::text`, s.workspace[plan]).Scan(&execution))
+	before(execution)
+	require.NoError(s.t, tx.Commit(s.t.Context()))
+	return execution
+}
+
 // One item whose starts always fail holds up nobody, on one replica and on three. Once its fault ends, it starts.
 func TestReplicas_StartOthersBesideAnItemThatTemporalFails(t *testing.T) {
 	t.Parallel()
@@ -40,6 +56,8 @@ func TestReplicas_StartOthersBesideAnItemThatTemporalFails(t *testing.T) {
 		"throttled": func(context.Context) error {
 			return serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "too many requests")
 		},
+		"forbidden": func(context.Context) error { return serviceerror.NewPermissionDenied("not this one", "") },
+		"not found": func(context.Context) error { return serviceerror.NewNotFound("not this one") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,22 +71,14 @@ func TestReplicas_StartOthersBesideAnItemThatTemporalFails(t *testing.T) {
 				return nil
 			})
 			replicas := []*replica{s.replica("PGDISPATCH_START_TIMEOUT=1s").ready()}
-			if name == "unavailable" {
+			if name == "unavailable" || name == "forbidden" {
 				replicas = append(replicas, s.replica().ready(), s.replica().ready())
 			}
 
-			tx, err := s.db.Begin(t.Context())
-			require.NoError(t, err)
-			var failing string
-			require.NoError(t, tx.QueryRow(t.Context(), `
-				insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id, params)
-				select d.workspace_id, d.id, '{}' from pgdispatch.workflow_definitions d
-				where d.workspace_id = $1 and d.name = 'Echo' returning execution_id::text`, s.workspace["PRO"]).Scan(&failing))
-			poison.Store("execution-" + failing)
-			require.NoError(t, tx.Commit(t.Context()))
+			failing := s.enqueueAlone("PRO", func(execution string) { poison.Store("execution-" + execution) })
 			s.eventually(func() bool {
 				return one[bool](s,
-					"select outcome_unknown from pgdispatch.workflow_execution_queue where execution_id = $1", failing)
+					"select last_error is not null from pgdispatch.workflow_execution_queue where execution_id = $1", failing)
 			}, "its start fails")
 
 			for range 4 {
@@ -84,6 +94,64 @@ func TestReplicas_StartOthersBesideAnItemThatTemporalFails(t *testing.T) {
 
 			poison.Store("none")
 			s.eventually(func() bool { return s.statusOf(failing) == "COMPLETED" }, "it starts once its fault has ended")
+			s.requireSlotsMatchTemporal()
+		})
+	}
+}
+
+// An item whose starts fail for minutes while others start, or that a person gives up, becomes a dead letter, unless
+// Temporal has its workflow.
+func TestReplica_EndsAnItemThatFailsForLongWhileOthersStart(t *testing.T) {
+	t.Parallel()
+	type given struct {
+		carriedOut, byHand bool
+		want, text         string
+	}
+	for name, c := range map[string]given{
+		"not in Temporal": {false, false, "FAILED",
+			"failed 1\\d times in 6m\\ds while others of its namespace started, and Temporal does not have its workflow: " +
+				".*shard"},
+		"in Temporal": {true, false, "COMPLETED", ""},
+		"given up": {false, true, "FAILED",
+			"given up by ann: Temporal does not have its workflow; its last error: .*shard"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStack(t)
+			var poison atomic.Value
+			poison.Store("none")
+			s.intercept(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+				start, is := request.(*workflowservice.StartWorkflowExecutionRequest)
+				if !is || start.GetWorkflowId() != poison.Load() {
+					return handler(ctx, request)
+				}
+				if c.carriedOut {
+					if _, err := handler(ctx, request); err != nil {
+						return nil, err
+					}
+				}
+				return nil, serviceerror.ToStatus(serviceerror.NewInternal("unable to load the shard")).Err()
+			})
+			s.replica().ready()
+			failing := s.enqueueAlone("PRO", func(execution string) { poison.Store("execution-" + execution) })
+			const tries = "select coalesce((select tries from pgdispatch.start_tries), 0)"
+			s.eventually(func() bool {
+				s.enqueue("ENTERPRISE", "Echo", 1)
+				return one[int](s, tries) > 0
+			}, "its start fails while others start")
+
+			if c.byHand {
+				d := &desk{t: t, url: sqltest.Login(t, s.url, "in role pgdispatch_operator"), db: s.db}
+				require.Equal(t, "gave up 1 of 1 item\n", d.types("items", "give-up", failing, "--by", "ann"))
+			} else {
+				s.exec("update pgdispatch.start_tries set tries = 10, since = clock_timestamp() - interval '6 minutes'")
+			}
+			s.eventually(func() bool {
+				s.enqueue("ENTERPRISE", "Echo", 1)
+				return s.statusOf(failing) == c.want
+			}, "it ends")
+			require.Regexp(t, "^"+c.text, one[string](s,
+				"select coalesce(last_error, '') from pgdispatch.workflow_execution_queue where execution_id = $1", failing))
 			s.requireSlotsMatchTemporal()
 		})
 	}

@@ -47,6 +47,7 @@ var activities = []mutant{
 		[]edit{{"sql function signal", "coalesce(e.kind, d.kind) as kind", "d.kind"}},
 		"./sql", "TestAnActivityTakesNoSignals"},
 	{"a repeated start keeps its kind", "a start that may have arrived is repeated as a workflow",
-		[]edit{{claimFile, "coalesce(e.kind, d.kind, 'workflow') as kind", "coalesce(d.kind, 'workflow') as kind"}},
+		[]edit{{claimFile, "coalesce(case when x.sent then e.kind end, d.kind, 'workflow') as kind",
+			"coalesce(d.kind, 'workflow') as kind"}},
 		"./sql", "TestAClaimTellsTheKindAndTheExecutionKeepsIt"},
 }

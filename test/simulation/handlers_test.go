@@ -197,7 +197,8 @@ func (w *world) claimedRow(i simpg.Item, problem string) map[string]any {
 		"execution_timeout": time.Duration(0), "version_revision": fmt.Sprint(w.tables.Graph(i.Workspace).Revision),
 		"params": []byte("{}"), "traceparent": "",
 		"attempt_count": i.Attempts, "failure_count": i.Failures, "max_attempts": 3, "outcome_unknown": i.Unanswered,
-		"unanswered_for": i.UnansweredFor, "problem": problem, "waited": i.Waited, "priority": i.Priority,
+		"unanswered_for": i.UnansweredFor, "tries": i.Tries, "failing_for": time.Duration(0), "last_error": "",
+		"given_up_by": "", "problem": problem, "waited": i.Waited, "priority": i.Priority,
 		"start_options": []byte(nil), "limit_key": i.Key, "workflow_id": "", "workflow_id_policy": "",
 		"standing": []byte(nil),
 	}
@@ -222,18 +223,18 @@ func settles(verb string) handler {
 		}
 		var settled []int64
 		for n, id := range ids {
-			var delay time.Duration
-			unanswered, watcher, run := false, 0, ""
+			var end simpg.Settlement
 			switch verb {
 			case "retry", "release":
-				delay, unanswered = args[3].([]time.Duration)[n], args[4].([]bool)[n]
+				end.Delay, end.Unanswered = args[3].([]time.Duration)[n], args[4].([]bool)[n]
+				end.Alone = verb == "release" && args[5].([]bool)[n]
 			case "dispatched":
-				run = args[2].([]string)[n]
+				end.Run = args[2].([]string)[n]
 				if args[3].(*string) != nil {
-					watcher = of.n
+					end.Watcher = of.n
 				}
 			}
-			if w.tables.Settle(tx, of.n, verb, id, tokens[n], delay, unanswered, watcher, run) {
+			if w.tables.Settle(tx, of.n, verb, id, tokens[n], end) {
 				settled = append(settled, id)
 			}
 		}

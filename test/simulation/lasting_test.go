@@ -35,15 +35,13 @@ var lastingFaults = map[string]*lastingFault{
 	"a start is never answered":             {outcome: engine.Unanswered},
 	"a start hangs":                         {hangs: true},
 	"a start is always throttled":           {outcome: engine.Throttled},
-	"a start is always refused":             {outcome: engine.Blocked, known: waits},
-	"an item cannot be encoded":             {outcome: engine.Unreached, known: waits},
+	"a start is always refused":             {outcome: engine.Blocked},
+	"an item cannot be encoded":             {outcome: engine.Unreached},
 	"a quarter of all starts is unanswered": {outcome: engine.Unanswered, oneIn: 4},
 	"runs are not found for three seconds":  {notFound: true, known: "ended while its workflow runs|holds no slot"},
 }
 
 const (
-	// waits is what a run says of a healthy item that an afflicted one holds up.
-	waits = "item .* is due, has room, and has waited for"
 	// mostDelay is how long a healthy item may be due before it is started.
 	mostDelay = 10 * time.Second
 	// lastingTime is how long a fault lasts.

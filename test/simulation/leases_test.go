@@ -33,6 +33,9 @@ func (l leases) SettleAndClaim(ctx context.Context, started []claim.Settlement,
 		return batch, nil, errCut
 	}
 	l.settles(started)
+	if l.of.world.lies == "all workers may repeat starts" {
+		wanted.Reserved = 0
+	}
 	batch, settled, err = l.Store.SettleAndClaim(ctx, started, wanted)
 	if err == nil {
 		l.settled(claim.Dispatched, started, settled)
@@ -103,13 +106,25 @@ func (l leases) Heartbeat(ctx context.Context, held []claim.Held) ([]int64, erro
 }
 
 // startedLease is the lease of an item that a replica is starting.
-type startedLease struct{ lost bool }
+type startedLease struct {
+	lost    bool
+	repeats bool // a start of an item that keeps its slot
+}
 
 // begins notes that a replica begins to start an item, and returns what notes that it no longer does.
 func (r *replica) begins(item claim.Item) (ends func()) {
 	held := claim.Held{ID: item.ID, Token: item.Token}
 	defer leases{of: r}.locked()()
-	r.starting[held] = &startedLease{}
+	r.starting[held] = &startedLease{repeats: item.Unanswered}
+	repeating := 0
+	for _, start := range r.starting {
+		if start.repeats {
+			repeating++
+		}
+	}
+	if repeating > max(perHost/4, 1) {
+		leases{of: r}.breaks("%d of %d workers repeat starts", repeating, perHost)
+	}
 	return func() {
 		defer leases{of: r}.locked()()
 		delete(r.starting, held)

@@ -161,6 +161,7 @@ var plantedMistakes = map[string]string{
 	"finds outlive their leases":              "find of item .* outlives its lease",
 	"retention is not read":                   "Temporal has forgotten its workflow",
 	"revisions stay":                          "is started with an outdated graph",
+	"all workers may repeat starts":           "workers repeat starts",
 }
 
 // ofMistake are scenarios in which a mistake is planted. Some mistakes only show where nothing is polled.

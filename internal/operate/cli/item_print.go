@@ -12,6 +12,10 @@ import (
 // noteOf returns what an operator most likely wants to know about an item in its state.
 func noteOf(i operate.Item) string {
 	switch {
+	case i.Status == "PENDING" && i.GivenUpBy != "":
+		return "given up by " + view.Printable(i.GivenUpBy) + "; a replica will look it up"
+	case i.Status == "PENDING" && i.Tries > 0:
+		return cut(fmt.Sprintf("failed %s while others started: %s", view.Counted(i.Tries, "time"), i.LastError))
 	case i.Status == "PENDING" && i.Unanswered:
 		return "start not answered; Temporal will be asked again"
 	case i.Status == "PENDING" && i.DueIn > 0 && i.LastError != "":
@@ -40,7 +44,7 @@ func (a *App) printItem(i operate.Item, h history, inTemporal string) error {
 		}
 	}
 	line("item", "%d", i.ID)
-	line("state", "%s%s", i.Status, map[bool]string{true: ", start not answered"}[i.Unanswered])
+	line("state", "%s%s", i.Status, map[bool]string{true: ", keeps its slot"}[i.Unanswered])
 	known("waits", h.Waits)
 	known("dead letter", i.State)
 	line(i.Kind.String(), "%s", view.Printable(i.WorkflowID))

@@ -32,7 +32,7 @@ func (a *App) itemsCommand() *cobra.Command {
 	}
 	group.AddCommand(a.itemsListCommand(),
 		a.itemShowCommand("Show an item with its params and timeline", itemsOf),
-		a.itemsCancelCommand(), a.itemsRetryCommand(), a.itemsPurgeCommand(), a.itemsWaitCommand())
+		a.itemsCancelCommand(), a.itemsRetryCommand(), a.itemsGiveUpCommand(), a.itemsPurgeCommand(), a.itemsWaitCommand())
 	return group
 }
 
@@ -160,6 +160,30 @@ func (a *App) itemsRetryCommand() *cobra.Command {
 				"it again", item.ID, item.Status)
 		},
 		act: done((*operate.Store).RetryItems),
+	})
+}
+
+func (a *App) itemsGiveUpCommand() *cobra.Command {
+	return a.itemActionCommand(itemAction{
+		verb: "give-up", past: "gave up", skips: "started, ended or claimed in the meantime",
+		short: "Give up items whose starts keep failing",
+		long: "Give-up ends PENDING items that keep their slot while they wait for another try. A replica looks each up\n" +
+			"in Temporal: if its workflow is there, the item is DISPATCHED; otherwise it becomes a dead letter.\n" +
+			"Filters select only items that wait after a try.",
+		found: operate.ItemFilter{States: []string{"PENDING"}, Keeps: true},
+		named: func(_ context.Context, _ *operate.Store, item operate.Item, _ string, _ *outcome) (bool, error) {
+			switch {
+			case item.Status == "PENDING" && item.Unanswered:
+				return true, nil
+			case item.Status == "PENDING":
+				return false, fmt.Errorf("item %d waits and holds no slot: use `pgdispatch items cancel %d`", item.ID, item.ID)
+			case item.Status == "CLAIMED":
+				return false, fmt.Errorf("item %d is CLAIMED: a replica is trying to start it; try again in a moment", item.ID)
+			}
+			return false, fmt.Errorf("item %d is %s: only items that wait for another try can be given up", item.ID,
+				item.Status)
+		},
+		act: done((*operate.Store).GiveUpItems),
 	})
 }
 

@@ -121,16 +121,22 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 		checkList(ctx, "schema objects", store.BadObjects, checkObjects),
 		checkList(ctx, "replicas", store.KnownReplicas, checkReplicas),
 		checkList(ctx, "outage", store.Replicas, checkOutage),
-		checkList(ctx, "signals", func(ctx context.Context) ([]operate.Depth, error) {
-			depth, err := store.QueueDepth(ctx)
-			return []operate.Depth{depth}, err
-		}, checkSignals),
+		checkList(ctx, "starts", depthOf(store), checkStarts),
+		checkList(ctx, "signals", depthOf(store), checkSignals),
 		checkLimits(ctx, store),
 		checkList(ctx, "definitions", store.TaskQueues, func(found []operate.TaskQueue) Finding {
 			*queues = found
 			return checkDefinitions(found)
 		}))
 	return findings, true
+}
+
+// depthOf reads how many items are in which state.
+func depthOf(store *operate.Store) func(context.Context) ([]operate.Depth, error) {
+	return func(ctx context.Context) ([]operate.Depth, error) {
+		depth, err := store.QueueDepth(ctx)
+		return []operate.Depth{depth}, err
+	}
 }
 
 func readSchema(ctx context.Context, pool *pgxpool.Pool) (migrate.State, error) {

@@ -129,6 +129,20 @@ func reachedFirst(rate operate.Rate, all operate.Rates) *operate.Rate {
 }
 
 // checkSignals judges the signals of the only depth.
+// checkStarts judges whether starts of single items keep failing while others of their namespaces start.
+func checkStarts(depths []operate.Depth) Finding {
+	const check = "starts"
+	d := depths[0]
+	if d.FailingAlone > 0 {
+		return Finding{check, Warning, fmt.Sprintf("starts of %s keep failing while others start. Item %s",
+			view.Counted(int(d.FailingAlone), "item"), view.Printable(d.FailingAloneFirst)),
+			"Each keeps a slot of its workspace. After ten tries in at least five minutes it becomes a dead letter, unless " +
+				"Temporal has its workflow.",
+			"See `pgdispatch items show`, and remove the cause, or end it with `pgdispatch items give-up`."}
+	}
+	return ok(check, "no item fails to start while others start")
+}
+
 func checkSignals(depths []operate.Depth) Finding {
 	const check = "signals"
 	d := depths[0]

@@ -70,6 +70,8 @@ func Concerns(o operate.Overview) []Concern {
 	add(d.Parked > 0, Warning, "fix the trigger or constraint, then `pgdispatch items retry`",
 		"A trigger or constraint prevents the claim of %s. Item %s", Number(d.Parked)+plural(d.Parked, " item", " items"),
 		d.ParkedFirst)
+	add(d.FailingAlone > 0, Warning, "see `pgdispatch items show`; `pgdispatch items give-up` ends it",
+		"Starts of %s keep failing while others start. Item %s", Counted(int(d.FailingAlone), "item"), d.FailingAloneFirst)
 	add(d.NotifyQueueFills(), Warning, "terminate the session that `pgdispatch doctor` names, or its query finds",
 		"The notification queue of Postgres is %.0f %% full: starts wait for polls, up to 5 s each.", 100*d.NotifyQueue)
 	add(d.DeadLetters > 0, Warning, deadRemedy,

@@ -49,8 +49,11 @@ func WhyItWaits(ctx context.Context, read interface {
 	KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]operate.KeyLimit, error)
 	Ahead(ctx context.Context, item int64) (int64, error)
 }, item operate.Item) (string, error) {
-	if item.Status != "PENDING" || item.Unanswered {
+	switch {
+	case item.Status != "PENDING":
 		return "", nil
+	case item.Unanswered:
+		return triedAgain(item), nil
 	}
 	settings, err := read.Settings(ctx)
 	if err != nil {
@@ -74,8 +77,10 @@ func Waits(i operate.Item, w operate.Workspace, keys []operate.KeyLimit, ahead i
 	limits := fmt.Sprintf("%s runs %s of %s", Printable(w.Name), AtMost(w.Active(), operate.CountLimit),
 		Number(int64(w.Limit)))
 	switch {
-	case i.Status != "PENDING" || i.Unanswered:
+	case i.Status != "PENDING":
 		return ""
+	case i.Unanswered:
+		return triedAgain(i)
 	case i.DueIn > 0 && i.FailureCount > 0:
 		return fmt.Sprintf("It failed, and is tried again in %s.", Span(i.DueIn))
 	case i.DueIn > 0:
@@ -95,6 +100,22 @@ func Waits(i operate.Item, w operate.Workspace, keys []operate.KeyLimit, ahead i
 		return limits + "; it is next."
 	}
 	return fmt.Sprintf("%s; %s before it.", limits, AtMost(ahead, operate.CountLimit))
+}
+
+// triedAgain says why an item waits that keeps its slot.
+func triedAgain(i operate.Item) string {
+	next := "It keeps its slot, and is tried again now."
+	if i.DueIn > 0 {
+		next = fmt.Sprintf("It keeps its slot, and is tried again in %s.", Span(i.DueIn))
+	}
+	switch {
+	case i.GivenUpBy != "":
+		return fmt.Sprintf("It was given up by %s: a replica looks it up in Temporal, and then it ends.",
+			Printable(i.GivenUpBy))
+	case i.Tries > 0:
+		return fmt.Sprintf("Its start failed %s while others of its namespace started. %s", Counted(i.Tries, "time"), next)
+	}
+	return "Its start was not answered. " + next
 }
 
 // keyFull says that a limit key is full, and where.

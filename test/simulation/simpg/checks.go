@@ -11,7 +11,7 @@ import (
 // What must hold for each claim of the simulated Postgres, by a full count, and what can still start.
 
 // check compares a claim with a full count.
-func (s *Postgres) check(tx *Tx, p schedule.Proposal, taken []*itemRow) {
+func (s *Postgres) check(tx *Tx, owner int, p schedule.Proposal, taken []*itemRow) {
 	leased := len(taken)
 	var given []*itemRow
 	for _, row := range s.rows {
@@ -32,7 +32,7 @@ func (s *Postgres) check(tx *Tx, p schedule.Proposal, taken []*itemRow) {
 	if !slices.IsSortedFunc(p.Entries, func(a, b schedule.Entry) int { return last(a) - last(b) }) {
 		s.broken = fmt.Sprintf("bursts are not asked for last: %+v", p.Entries)
 	}
-	s.checkUnanswered(taken, given)
+	s.checkUnanswered(owner, taken, given)
 	s.checkWorkspaces(p, taken)
 	s.checkKeys(tx, given)
 	s.checkRates(tx, given)
@@ -61,8 +61,13 @@ func (o overtaken) late(now time.Time) bool {
 	return o.claims > 8 && now.Sub(o.since) > 12*time.Second
 }
 
-// checkUnanswered checks that unanswered starts are repeated before other items are started.
-func (s *Postgres) checkUnanswered(taken, given []*itemRow) {
+// checkUnanswered checks that unanswered starts are repeated before other items are started. A replica that repeats one
+// already may leave the others to other replicas.
+func (s *Postgres) checkUnanswered(owner int, taken, given []*itemRow) {
+	repeats := func(r *itemRow) bool { return r.status == rowClaimed && r.owner == owner && r.unknown }
+	if slices.ContainsFunc(s.rows, repeats) {
+		return
+	}
 	for _, r := range s.rows {
 		due := r.status == rowDoubt && !r.locked && r.lost < 2 && !r.due.After(s.now) && !s.skips(r) && s.allowed == nil
 		switch {

@@ -27,9 +27,10 @@ type itemRow struct {
 	owner  int
 	lease  time.Time
 	lost   int
-	// unknown means that a start was sent and not answered. It stays until the item is dispatched.
+	// unknown means that the item keeps its slot while it waits for another try.
 	unknown bool
-	sentAt  time.Time // the first such start
+	sentAt  time.Time // the first start that may have been carried out; zero if none may
+	tries   int       // how many failed while others of its lane were accepted
 	xid     int64     // of the inserting transaction
 	locked  bool
 	// For the simulation of replicas: attempts and failures are counts of the item; watcher is the replica that watches

@@ -123,6 +123,7 @@ type Item struct {
 	Attempts, Failures int
 	Unanswered         bool
 	UnansweredFor      time.Duration
+	Tries              int
 	Lost               int
 	Waited             time.Duration
 	Priority           int
@@ -191,7 +192,7 @@ func (s *Postgres) Claim(tx *Tx, owner int, watches bool, p schedule.Proposal) (
 	if c.Refused = slices.ContainsFunc(taken, func(r *itemRow) bool { return s.Refuses[r.id] }); c.Refused {
 		return c
 	}
-	s.check(tx, p, taken)
+	s.check(tx, owner, p, taken)
 	unanswered := taken[:answer.Unanswered]
 	for _, row := range taken {
 		row.attempts++
@@ -201,10 +202,14 @@ func (s *Postgres) Claim(tx *Tx, owner int, watches bool, p schedule.Proposal) (
 		i := Item{ID: row.id, Token: row.token, Workspace: row.workspace, Attempts: row.attempts,
 			Failures: row.failures, Unanswered: slices.Contains(unanswered, row), Lost: row.lost,
 			Waited: s.now.Sub(row.due), Priority: row.priority, Key: row.key}
-		if !i.Unanswered {
+		if !i.Unanswered || row.sentAt.IsZero() {
 			row.sentAt = s.now
+		} else {
+			i.UnansweredFor = max(s.now.Sub(row.sentAt), time.Microsecond)
 		}
-		i.UnansweredFor = s.now.Sub(row.sentAt)
+		if i.Unanswered {
+			i.Tries = row.tries
+		}
 		c.Items = append(c.Items, i)
 	}
 	c.Standing = s.standingOf(p, answer, taken[answer.Unanswered:], false)
@@ -284,9 +289,16 @@ func (s *Postgres) LeaseLeft(id, token int64) time.Duration {
 	return -1
 }
 
+// Settlement is how a claim ends: see claim.Settlement.
+type Settlement struct {
+	Delay             time.Duration
+	Unanswered, Alone bool
+	Watcher           int
+	Run               string
+}
+
 // Settle is one of the statements dispatched, retry, release and fail. It returns whether it ended the claim.
-func (s *Postgres) Settle(tx *Tx, owner int, verb string, id, token int64, delay time.Duration,
-	unanswered bool, watcher int, run string) bool {
+func (s *Postgres) Settle(tx *Tx, owner int, verb string, id, token int64, end Settlement) bool {
 	row := s.held(owner, id, token)
 	if row == nil || s.Lies == "settles change nothing" {
 		return false
@@ -296,7 +308,7 @@ func (s *Postgres) Settle(tx *Tx, owner int, verb string, id, token int64, delay
 	mark := schedule.Change{Workspace: row.workspace, Again: true, Priority: row.priority, Key: row.key, Keys: row.keys()}
 	switch verb {
 	case "dispatched":
-		next.status, next.watcher, next.unknown, next.lost, next.run = rowDispatched, watcher, false, 0, run
+		next.status, next.watcher, next.unknown, next.lost, next.run = rowDispatched, end.Watcher, false, 0, end.Run
 		if next.over {
 			next.status = rowEnded
 			tx.mark(schedule.Change{Workspace: row.workspace, Items: 1, Keys: row.keys()})
@@ -309,13 +321,19 @@ func (s *Postgres) Settle(tx *Tx, owner int, verb string, id, token int64, delay
 		return true
 	case "retry":
 		next.failures++
-		next.due, next.dueSet = s.now.Add(delay), s.now
+		next.due, next.dueSet = s.now.Add(end.Delay), s.now
 	case "release":
-		if next.attempts--; delay > 0 {
-			next.due, next.dueSet = s.now.Add(delay), s.now
+		if next.attempts--; end.Delay > 0 {
+			next.due, next.dueSet = s.now.Add(end.Delay), s.now
+		}
+		if end.Alone {
+			next.tries++
 		}
 	}
-	next.unknown, next.lost = next.unknown || unanswered, 0
+	if !end.Unanswered {
+		next.sentAt = time.Time{}
+	}
+	next.unknown, next.lost = end.Unanswered || end.Alone, 0
 	next.waits()
 	mark.Waits, mark.Due = next.status == rowWaits, next.due
 	tx.mark(mark)
@@ -376,10 +394,12 @@ func (s *Postgres) Delayed(leftOut func(id int64) bool) (id int64, by time.Durat
 // Hasten is the statement of that name.
 func (s *Postgres) Hasten(tx *Tx, ids []int64) (hastened []int64) {
 	for _, r := range s.rows {
-		if slices.Contains(ids, r.id) && r.status == rowDoubt && !r.locked && r.due.After(s.now) {
+		waits := r.status == rowWaits || r.status == rowDoubt
+		if slices.Contains(ids, r.id) && waits && !r.locked && r.due.After(s.now) {
 			next := s.change(tx, r)
-			next.due, next.dueSet = s.now, s.now
-			tx.mark(schedule.Change{Workspace: r.workspace, Again: true, Keys: r.keys()})
+			next.due, next.dueSet, next.tries = s.now, s.now, 0
+			tx.mark(schedule.Change{Workspace: r.workspace, Again: true, Waits: r.status == rowWaits, Priority: r.priority,
+				Due: next.due, Key: r.key, Keys: r.keys()})
 			hastened = append(hastened, r.id)
 		}
 	}

@@ -149,22 +149,29 @@ func (w *twins) settles() string {
 		return "nothing to settle"
 	}
 	ids, tokens := []int64{row.id}, []int64{row.token}
-	settle := func(verb string, unanswered bool, args ...any) {
-		w.both(func(tx *Tx) { w.Settle(tx, row.owner, verb, row.id, row.token, 0, unanswered, 0, "run") }, sql.Text(verb),
+	settle := func(verb string, end Settlement, args ...any) {
+		end.Run = "run"
+		w.both(func(tx *Tx) { w.Settle(tx, row.owner, verb, row.id, row.token, end) }, sql.Text(verb),
 			append([]any{ids, tokens}, args...)...)
 	}
-	switch w.r.IntN(5) {
+	release := func(end Settlement) {
+		settle("release", end, []string{""}, []time.Duration{0}, []bool{end.Unanswered}, []bool{end.Alone})
+	}
+	switch w.r.IntN(6) {
 	case 0:
-		settle("release", false, []string{""}, []time.Duration{0}, []bool{false})
+		release(Settlement{})
 		return "release"
 	case 1:
-		settle("release", true, []string{""}, []time.Duration{0}, []bool{true})
+		release(Settlement{Unanswered: true})
 		return "release, unanswered"
 	case 2:
-		settle("fail", false, []string{"no"})
+		release(Settlement{Alone: true})
+		return "release, alone"
+	case 3:
+		settle("fail", Settlement{}, []string{"no"})
 		return "fail"
 	default:
-		settle("dispatched", false, []string{"run"}, nil)
+		settle("dispatched", Settlement{}, []string{"run"}, nil)
 		return "dispatched"
 	}
 }
