@@ -211,16 +211,16 @@ func record(ctx context.Context, ends Finisher, log *slog.Logger, executionID st
 	}
 }
 
-// retryUntilDone retries until try succeeds, ctx is cancelled, or try returns ErrCrowded. A panic counts as a failed
-// try. An error is logged if it differs from the last one. temporal.ErrAway is logged at debug level only, because
-// outages are logged elsewhere.
+// retryUntilDone retries until try succeeds, ctx is cancelled, or try returns ErrCrowded or ErrMissing. A panic counts
+// as a failed try. An error is logged if it differs from the last one. temporal.ErrAway is logged at debug level only,
+// because outages are logged elsewhere.
 func retryUntilDone(ctx context.Context, log *slog.Logger, executionID, complaint string,
 	try func(context.Context) error) error {
 	backoff := retry.WithJitterPercent(spreadPercent, attempt.Backoff(retryBase, retryCap))
 	var said attempt.Complaint
 	return retry.Do(ctx, backoff, func(ctx context.Context) error {
 		err := attempt.Contain(ctx, try)
-		if err == nil || errors.Is(err, temporal.ErrCrowded) {
+		if err == nil || errors.Is(err, temporal.ErrCrowded) || isMissing(err) {
 			return err
 		}
 		if ctx.Err() == nil && said.IsNew(err) {

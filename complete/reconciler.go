@@ -54,6 +54,8 @@ type Reconciler struct {
 	Store    Ledger
 	Ends     Finisher
 	Temporal Temporal
+	// Missing decides about executions that Temporal does not find.
+	Missing *Missing
 	// Interval is how often one of all replicas lists closed workflows while an open execution is unwatched. While all
 	// are watched, the list runs every 30 seconds.
 	Interval time.Duration
@@ -222,6 +224,10 @@ func (r *Reconciler) askAbout(ctx context.Context, executions []temporal.Executi
 		g.Go(func() error {
 			err := attempt.Contain(ctx, func(ctx context.Context) error {
 				end, ended, err := ask(ctx, execution)
+				if isMissing(err) {
+					end = temporal.Gone(execution.Kind)
+					ended, err = r.Missing.Note(ctx, execution)
+				}
 				if err == nil && ended {
 					record(ctx, r.Ends, r.Log, execution.ID, end, r.Freed)
 				}

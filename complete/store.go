@@ -65,6 +65,21 @@ func (s *Postgres) FinishAll(ctx context.Context, ends []Ended) (first map[strin
 	return first, err
 }
 
+// NoteMissing implements MissingStore.
+func (s *Postgres) NoteMissing(ctx context.Context, executionID string,
+	retention time.Duration) (note Note, known bool, err error) {
+	notes, err := postgres.Read[Note](ctx, s.DB, "note a missing execution", sql.Text("missing"), executionID, retention)
+	if err != nil || len(notes) == 0 {
+		return Note{}, false, err
+	}
+	return notes[0], true, nil
+}
+
+// NoteFound implements MissingStore.
+func (s *Postgres) NoteFound(ctx context.Context, executionID string) error {
+	return postgres.Exec(ctx, s.DB, "note a found execution", sql.Text("found"), executionID)
+}
+
 // CallbackKey returns the secret key for tokens of completion callbacks. All replicas share it. It must not be logged.
 func (s *Postgres) CallbackKey(ctx context.Context) ([]byte, error) {
 	return postgres.Value[[]byte](ctx, s.DB, "read callback key", sql.Text("callback_key"))

@@ -28,8 +28,9 @@ type Store interface {
 	OpenAmong(ctx context.Context, executionIDs []string) ([]temporal.Execution, error)
 }
 
-// Waiter waits for the end of an execution. It returns temporal.ErrCrowded if Temporal refuses another long poll, and
-// temporal.ErrAway if Temporal does not answer. temporal.Client implements it.
+// Waiter waits for the end of an execution. It returns temporal.ErrCrowded if Temporal refuses another long poll,
+// temporal.ErrAway if Temporal does not answer, and temporal.ErrMissing if it does not find the execution.
+// temporal.Client implements it.
 type Waiter interface {
 	Wait(ctx context.Context, execution temporal.Execution) (temporal.End, error)
 }
@@ -54,6 +55,8 @@ type Watcher struct {
 	Store  Store
 	Ends   Finisher
 	Waiter Waiter
+	// Missing decides about executions that Temporal does not find.
+	Missing *Missing
 	// MaxWatches limits concurrent watches, each of which uses one long poll. Zero disables watching. Temporal allows
 	// 1,200 long polls per namespace and frontend by default, across all clients. If Temporal refuses one, this replica
 	// temporarily watches fewer. Excess executions wait for room or for the Reconciler. Those whose workspace has items
@@ -316,18 +319,30 @@ func (w *Watcher) watch(ctx, watching context.Context, entry *watch) {
 			delete(w.watching, entry.ID)
 		}
 	}()
-	var end temporal.End
-	err := retryUntilDone(watching, w.Log, entry.ID, "Cannot watch an execution", func(ctx context.Context) (err error) {
-		w.waiting.Add(1)
-		defer w.waiting.Add(-1)
-		end, err = w.Waiter.Wait(ctx, entry.Execution)
-		return err
-	})
+	end, err := w.wait(watching, entry)
 	if errors.Is(err, temporal.ErrCrowded) {
 		w.crowded(ctx, entry.ID)
 	}
 	if err == nil {
 		record(ctx, w.Ends, w.Log, entry.ID, end, w.Freed)
+	}
+}
+
+// wait returns how an execution ended, once it has.
+func (w *Watcher) wait(ctx context.Context, entry *watch) (end temporal.End, err error) {
+	for {
+		err := retryUntilDone(ctx, w.Log, entry.ID, "Cannot watch an execution", func(ctx context.Context) (err error) {
+			w.waiting.Add(1)
+			defer w.waiting.Add(-1)
+			end, err = w.Waiter.Wait(ctx, entry.Execution)
+			return err
+		})
+		if !isMissing(err) {
+			return end, err
+		}
+		if end, ended, err := w.Missing.Decide(ctx, entry.Execution); ended || err != nil {
+			return end, err
+		}
 	}
 }
 

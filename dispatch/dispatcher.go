@@ -104,6 +104,9 @@ type Dispatcher struct {
 	// RefusedNamespace returns the namespace that Temporal does not serve according to the replica's own probe, or ""; it
 	// must not block. It is reported as paused even if none of its items waits. If nil, only items tell.
 	RefusedNamespace func() string
+	// Vanished returns the lanes in which so many running executions are missing that nothing may be started there; it
+	// must not block. If nil, there are none.
+	Vanished func() []string
 	// Dispatched is called after each successful dispatch and must not block. If nil, nothing is reported.
 	Dispatched func(item *claim.Item, runID string)
 	// Observer is told what the dispatcher does. If nil, nothing is reported.
@@ -176,7 +179,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		expectsWork: true,
 		look:        true,
 		namespaces: namespaces{inUse: d.Namespaces, reached: d.Reached, answered: d.Answered,
-			refused: d.RefusedNamespace},
+			refused: d.RefusedNamespace, vanished: d.Vanished},
 	}
 	// Dispatches outlive ctx, so that those in progress finish instead of being cut off.
 	work, breakOff := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -242,12 +242,19 @@ func told(err error) bool {
 	return errors.As(err, &by)
 }
 
+// errVanished is why starts are paused in a namespace.
+var errVanished = errors.New("many running executions are missing in Temporal")
+
 // reportPauses reports what is paused if that has changed.
 func (r *run) reportPauses() {
 	paused, all := r.namespaces.paused(time.Now())
 	if all != r.refused || paused != r.pausedNamespaces {
 		r.refused, r.pausedNamespaces = all, paused
-		r.observer.Paused(paused, all, r.cause)
+		cause := r.cause
+		if len(r.namespaces.gone()) > 0 {
+			cause = errVanished
+		}
+		r.observer.Paused(paused, all, cause)
 	}
 }
 

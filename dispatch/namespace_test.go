@@ -241,3 +241,24 @@ func TestANamespaceThatIsNewIsNotHeldUpByTheOnlyOneBefore(t *testing.T) {
 		require.Len(t, d.log.At(slog.LevelError), 1, "one outage is logged once")
 	})
 }
+
+func TestNamespaces_AllowNothingWhereManyExecutionsAreMissing(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	vanished := []string{"a", "a activities"}
+	s := namespaces{inUse: func() []string { return []string{"a"} }, vanished: func() []string { return vanished }}
+	require.Zero(t, s.allows(now, 5, 5, true).AtMost, "the only namespace")
+	paused, all := s.paused(now)
+	require.Equal(t, 1, paused)
+	require.True(t, all)
+
+	s.inUse = func() []string { return []string{"a", "b"} }
+	wanted := s.allows(now, 5, 5, true)
+	require.Equal(t, 5, wanted.AtMost)
+	require.Equal(t, map[string]int{"a": 0, "a activities": 0}, wanted.Namespaces)
+	_, all = s.paused(now)
+	require.False(t, all)
+
+	vanished = nil
+	require.Equal(t, claim.Wanted{AtMost: 5}, s.allows(now, 5, 5, true))
+}

@@ -22,6 +22,8 @@ type namespaces struct {
 	answered func() time.Time
 	// refused returns the namespace that Temporal does not serve according to a probe without an item. May be nil.
 	refused func() string
+	// vanished returns the lanes in which nothing may be started. May be nil.
+	vanished func() []string
 	// connection is open while Temporal cannot be reached, or while the only namespace in use accepts no workflows.
 	// Then only probes are claimed.
 	connection breaker
@@ -96,6 +98,15 @@ func (s *namespaces) allows(now time.Time, free, workers int, expectsWork bool) 
 		}
 		wanted.Namespaces[name] = n.allowed
 	}
+	for _, name := range s.gone() {
+		if !s.several(name) {
+			return claim.Wanted{Fresh: s.fresh}
+		}
+		if wanted.Namespaces == nil {
+			wanted.Namespaces = map[string]int{}
+		}
+		s.get(name).allowed, wanted.Namespaces[name] = 0, 0
+	}
 	if wanted.Namespaces != nil && s.inUse != nil && s.allLimited(wanted.Namespaces) {
 		together := 0
 		for _, items := range wanted.Namespaces {
@@ -104,6 +115,14 @@ func (s *namespaces) allows(now time.Time, free, workers int, expectsWork bool) 
 		wanted.AtMost = min(wanted.AtMost, together)
 	}
 	return wanted
+}
+
+// gone returns the lanes in which nothing may be started, because many of their running executions are missing.
+func (s *namespaces) gone() []string {
+	if s.vanished == nil {
+		return nil
+	}
+	return s.vanished()
 }
 
 func (s *namespaces) allLimited(limits map[string]int) bool {
@@ -174,6 +193,11 @@ func (s *namespaces) paused(now time.Time) (paused int, all bool) {
 		limits[s.refused()] = 0
 		if activities := claim.ActivitiesOf(s.refused()); s.inUse != nil && slices.Contains(s.inUse(), activities) {
 			limits[activities] = 0
+		}
+	}
+	for _, name := range s.gone() {
+		if s.inUse == nil || slices.Contains(s.inUse(), name) {
+			limits[name] = 0
 		}
 	}
 	all = s.connection.refuses(now, answered) || len(limits) > 0 && (s.inUse == nil || s.allLimited(limits))

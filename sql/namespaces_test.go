@@ -220,3 +220,66 @@ func TestClosedWorkflowsAreListedInEachNamespaceByItself(t *testing.T) {
 	f.exec(sql.Text("give_up_watches"), "replica-1", nil)
 	require.Len(t, turns(), 3)
 }
+
+// missing notes that Temporal does not find a running item, and returns the answer.
+func (f fixture) missing(id int64) complete.Note {
+	f.t.Helper()
+	note, known, err := (&complete.Postgres{DB: f.pool}).NoteMissing(f.t.Context(), f.execution(id), 24*time.Hour)
+	require.NoError(f.t, err)
+	require.True(f.t, known)
+	return note
+}
+
+func TestMissing_CountsWhatTemporalDoesNotFindForEachNamespace(t *testing.T) {
+	f, w := openFor(t, "ENTERPRISE")
+	other := f.in(w, "other")
+	ids := append(f.items(w, 5), f.items(other, 5)...)
+	f.dispatched(f.claim(20))
+	vanished := func() []string { return one[[]string](f, "select pgdispatch.vanished()") }
+
+	note := f.missing(ids[0])
+	require.Equal(t, complete.Note{Young: true, Missing: 1, Watched: 5}, note)
+	f.missing(ids[1])
+	f.missing(ids[5])
+	require.Empty(t, vanished(), "two of five, and one of another namespace")
+	f.exec(`update pgdispatch.missing_executions
+		set since = since - interval '50 seconds', asked_at = asked_at - interval '2 minutes'`)
+	note = f.missing(ids[2])
+	require.Equal(t, 3, note.Missing)
+	note = f.missing(ids[0])
+	require.GreaterOrEqual(t, note.MissingFor, 50*time.Second)
+	f.missing(ids[1])
+	require.Equal(t, []string{"default"}, vanished())
+
+	require.NoError(t, (&complete.Postgres{DB: f.pool}).NoteFound(t.Context(), f.execution(ids[2])))
+	require.Empty(t, vanished())
+	f.exec("update pgdispatch.missing_executions set asked_at = asked_at - interval '4 minutes'")
+	require.Zero(t, f.missing(ids[0]).MissingFor, "an old answer says nothing about the time between")
+	require.Equal(t, 1, f.missing(ids[0]).Missing)
+}
+
+func TestMissing_TellsWhatTemporalMayHaveForgotten(t *testing.T) {
+	f, w := openFor(t, "ENTERPRISE")
+	ids := f.items(w, 3)
+	f.dispatched(f.claim(20))
+	f.exec("update pgdispatch.workflow_executions set started_at = now() - interval '25 hours'")
+	for _, id := range ids {
+		require.Equal(t, complete.Note{Watched: 3}, f.missing(id))
+	}
+	require.Empty(t, one[[]string](f, "select pgdispatch.vanished()"))
+
+	f.finish(ids[0], "COMPLETED")
+	_, known, err := (&complete.Postgres{DB: f.pool}).NoteMissing(t.Context(), f.execution(ids[0]), time.Hour)
+	require.NoError(t, err)
+	require.False(t, known)
+}
+
+func TestExecutionGiveUp_NamesOnlyWhatIsMissing(t *testing.T) {
+	f, w := openFor(t, "ENTERPRISE")
+	ids := f.items(w, 2)
+	f.dispatched(f.claim(20))
+	f.missing(ids[0])
+	require.Equal(t, ids[:1], all[int64](f.login("operator"), sql.Text("execution_give_up"), ids, "ann", nil))
+	require.Equal(t, "ann", f.missing(ids[0]).GivenUpBy)
+	require.Empty(t, f.missing(ids[1]).GivenUpBy)
+}

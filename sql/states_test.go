@@ -336,6 +336,8 @@ func TestAPurgeDeletesWhatHasEndedAndEverythingThatRefersToIt(t *testing.T) {
 			id)
 		in.exec("insert into pgdispatch.dead_letter_marks (item_id, mark, marked_by) values ($1, 'DISCARDED', 'me')", id)
 		in.exec("insert into pgdispatch.start_tries (item_id) values ($1)", id)
+		in.exec(`insert into pgdispatch.missing_executions (execution_id, since, asked_at, young)
+			values ($1, now(), now(), true)`, in.execution(id))
 		in.exec(`insert into pgdispatch.parked_items (item_id, error, attempts, try_at) values ($1, 'no', 1, now())`, id)
 		require.NoError(t, tx.Commit(t.Context()))
 		if ids = append(ids, id); state == "COMPLETED" || state == "FAILED" || state == "CANCELLED" {
@@ -354,7 +356,7 @@ func TestAPurgeDeletesWhatHasEndedAndEverythingThatRefersToIt(t *testing.T) {
 		where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind = 'r'
 		  and (a.attname in ('item_id', 'queue_item_id', 'execution_id')
 		       or c.relname = 'workflow_executions' and a.attname = 'id')`)
-	require.Len(t, references, 10)
+	require.Len(t, references, 11)
 	for _, query := range references {
 		require.Equal(t, len(ids)-len(ended), one[int](f, query), query)
 	}

@@ -47,6 +47,9 @@ type Swept struct {
 	Signals bool
 	// Deletes reports whether a retention is set.
 	Deletes bool
+	// Vanished are the namespaces in which so many running executions are missing in Temporal that nothing is started
+	// there. "" stands for that of executions that name none.
+	Vanished []string
 	// Namespaces are the namespaces that definitions name. It contains "" if some definitions name none.
 	Namespaces []string
 	// NotifyQueue is the used fraction of the Postgres cluster's notification queue, 0 to 1.

@@ -54,6 +54,7 @@ type Item struct {
 	Tries               int             `json:"tries,omitempty"`
 	FailingSince        *time.Time      `json:"failing_since,omitempty"`
 	GivenUpBy           string          `json:"given_up_by,omitempty"`
+	MissingSince        *time.Time      `json:"missing_since,omitempty"` // since when Temporal does not find its workflow
 	CreatedAt           time.Time       `json:"created_at"`
 	Age                 time.Duration   `json:"-"` // by the database's clock
 	ClaimedBy           string          `json:"claimed_by,omitempty"`
@@ -124,6 +125,8 @@ type ItemFilter struct {
 	WaitsAgain bool
 	// Keeps selects only items that keep their slot while they wait for another try.
 	Keeps bool
+	// Missing selects only items whose workflow Temporal does not find.
+	Missing bool
 }
 
 // FindItems returns the IDs of up to atMost items, the newest first. If atMost is zero, it returns all.
@@ -131,7 +134,7 @@ func (s *Store) FindItems(ctx context.Context, f ItemFilter, atMost int) ([]int6
 	return postgres.ValuesWithin[int64](ctx, findTimeout, s.DB, "find items", sql.Text("item_find"),
 		f.States, postgres.OrNull(f.Workspace), postgres.OrNull(f.Definition), postgres.OrNull(f.Error),
 		f.Since.At, f.Since.Ago, f.Until.At, f.Until.Ago, postgres.OrNull(f.Before), postgres.OrNull(atMost), f.WaitsAgain,
-		f.Keeps)
+		f.Keeps, f.Missing)
 }
 
 // Items returns items by item ID, in that order, and by execution ID. Unknown IDs are omitted.
@@ -352,6 +355,12 @@ func (s *Store) CancelItems(ctx context.Context, items []int64, who string) ([]i
 // others are left as they are.
 func (s *Store) GiveUpItems(ctx context.Context, items []int64, who string) ([]int64, error) {
 	return postgres.Values[int64](ctx, s.DB, "give items up", sql.Text("item_give_up"), items, who, s.Scope)
+}
+
+// GiveUpExecutions says of the given items, whose workflows Temporal does not find, that these are gone. A replica then
+// ends them. It returns the IDs of those that it knows as missing.
+func (s *Store) GiveUpExecutions(ctx context.Context, items []int64, who string) ([]int64, error) {
+	return postgres.Values[int64](ctx, s.DB, "give executions up", sql.Text("execution_give_up"), items, who, s.Scope)
 }
 
 // RetryItems makes the given items that are PENDING due now, even if they are parked, and returns their IDs.

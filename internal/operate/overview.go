@@ -142,6 +142,10 @@ type Depth struct {
 	// none.
 	FailingAlone      int64  `json:"failing_alone"`
 	FailingAloneFirst string `json:"failing_alone_first"`
+	// Missing is the number of running executions that Temporal does not find, and Vanished the namespaces in which they
+	// are so many that nothing is started.
+	Missing  int64    `json:"missing"`
+	Vanished []string `json:"vanished"`
 	// Signals is the number of undelivered signals, and OldestSignal the age of the oldest whose turn it is. Nil if none
 	// is. SignalsGivenUp is the number of those given up in the last day.
 	Signals        int64          `json:"signals_undelivered"`

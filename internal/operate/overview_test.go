@@ -149,7 +149,8 @@ func TestAReplicaSaysHowItIsUntilItMissesHeartbeats(t *testing.T) {
 
 func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 	b := storetest.Open(t)
-	require.Equal(t, operate.Depth{MaxClaims: 100, ScheduledExact: true, DeadLettersExact: true},
+	require.Equal(t, operate.Depth{MaxClaims: 100, ScheduledExact: true, DeadLettersExact: true,
+		Vanished: []string{}},
 		must.Get(b.QueueDepth(t.Context())).In(t))
 
 	b.InsertWith(b.Shop.Shop, 1, "run_at", "now() + interval '1 day'")
@@ -171,7 +172,7 @@ func TestDepthCountsWhatHasNotEnded(t *testing.T) {
 	require.NotNil(t, depth.OldestUnanswered)
 	depth.OldestWaiting, depth.OldestUnanswered = nil, nil
 	require.Equal(t, operate.Depth{Pending: 4, Scheduled: 1, Unanswered: 1, Claimed: 3, Dispatched: 2, DeadLetters: 1,
-		DeadLettersExact: true, ScheduledExact: true, Replicas: 1, MaxClaims: 7, Paused: true}, depth)
+		DeadLettersExact: true, ScheduledExact: true, Replicas: 1, MaxClaims: 7, Paused: true, Vanished: []string{}}, depth)
 }
 
 func TestDepthOfALongQueueIsWhatTheStatisticsSayAndIsNotedSo(t *testing.T) {

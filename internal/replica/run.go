@@ -91,6 +91,7 @@ type replica struct {
 	// Results of the last sweep.
 	open, unwatched, deletes atomic.Bool
 	namespaces               atomic.Pointer[[]string]
+	vanished                 atomic.Pointer[[]string]
 }
 
 // Run runs a replica until ctx is cancelled, then lets hand-overs in progress finish. version is that of the binary.
@@ -198,13 +199,14 @@ func (r *replica) wire(client *temporal.Client) {
 	r.temporal = client
 	r.reach = &complete.Reach{Probe: client.Probe, Limit: min(r.Lease/2, reachLimit), Log: component("watcher")}
 	r.telemetry.Away = r.reach.Away
+	missing := &complete.Missing{Store: r.store, Temporal: client, Log: component("watcher")}
 	r.watcher = &complete.Watcher{
-		Store: r.store, Ends: r.ends, Waiter: client, MaxWatches: r.MaxWatches, Grace: watchGrace,
+		Store: r.store, Ends: r.ends, Waiter: client, Missing: missing, MaxWatches: r.MaxWatches, Grace: watchGrace,
 		Reached: r.reach.Reached,
 		Freed:   r.ended("watch"), Adopted: r.telemetry.Adopted, Log: component("watcher"),
 	}
 	r.reconcile = &complete.Reconciler{
-		Store: r.store, Ends: r.ends, Temporal: client, Interval: closeInterval, Reached: r.reach.Reached,
+		Store: r.store, Ends: r.ends, Temporal: client, Missing: missing, Interval: closeInterval, Reached: r.reach.Reached,
 		Open: func() (open, unwatched bool) {
 			wants := r.watcher.Wants()
 			return r.open.Load() || wants, r.unwatched.Load() || wants
@@ -219,7 +221,8 @@ func (r *replica) wire(client *temporal.Client) {
 		Store: r.claims, Starter: starter{client}, Workers: r.Workers, Lease: r.Lease,
 		StartTimeout: r.StartTimeout, DrainTimeout: r.DrainTimeout,
 		Wake: &r.wake, Namespaces: r.namespacesInUse, Reached: r.reach.Reached, Answered: r.reach.Answered,
-		RefusedNamespace: r.refusedNamespace, Observer: r.telemetry, Log: component("dispatcher"),
+		RefusedNamespace: r.refusedNamespace, Vanished: r.vanishedNamespaces, Observer: r.telemetry,
+		Log: component("dispatcher"),
 	}
 	sweeps := &sweeper.Postgres{DB: r.database, Owner: r.name}
 	r.claims.SetBack = func() { poke(r.sweepWake) }

@@ -25,6 +25,7 @@ func (r *replica) saw(swept sweeper.Swept, err error) {
 		r.signaler.Announced(true)
 	}
 	r.sawNamespaces(swept.Namespaces)
+	r.sawVanished(swept.Vanished)
 	// If the table assigns more executions to this replica than it knows of, the answer to a settle was lost.
 	r.watcher.Unwatched(swept.Unwatched || swept.Mine > r.watcher.Watching())
 }
@@ -46,6 +47,44 @@ func (r *replica) sawNamespaces(named []string) {
 		}
 	}
 	r.namespaces.Store(&inUse)
+}
+
+// sawVanished stores the namespaces in which many running executions are missing, and wakes the dispatcher if they have
+// changed.
+func (r *replica) sawVanished(vanished []string) {
+	lanes := []string{}
+	for _, name := range vanished {
+		if name == "" {
+			name = r.namespace
+		}
+		lanes = append(lanes, name, claim.ActivitiesOf(name))
+	}
+	slices.Sort(lanes)
+	lanes = slices.Compact(lanes) // some definitions name this replica's namespace, and others none
+	was := r.vanished.Swap(&lanes)
+	if was == nil && len(lanes) == 0 || was != nil && slices.Equal(*was, lanes) {
+		return
+	}
+	if len(lanes) > 0 {
+		r.log.Error(
+			"Many running executions are missing in Temporal; starting nothing in their namespaces. They keep their slots",
+			"namespaces", vanished, "remedy", missingRemedy)
+	} else {
+		r.log.Info("Temporal finds running executions again; resuming starts")
+	}
+	r.wake.Ring("resume")
+}
+
+// missingRemedy is what a person can do if many running executions are missing.
+const missingRemedy = "check that TEMPORAL_ADDRESS leads to the right cluster, and that its store is not an older " +
+	"copy; if the workflows are really gone, `pgdispatch executions give-up --all`"
+
+// vanishedNamespaces returns the lanes in which nothing is started, because many running executions are missing there.
+func (r *replica) vanishedNamespaces() []string {
+	if lanes := r.vanished.Load(); lanes != nil {
+		return *lanes
+	}
+	return nil
 }
 
 func (r *replica) namespacesInUse() []string {

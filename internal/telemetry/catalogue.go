@@ -73,7 +73,7 @@ type instruments struct {
 	listenerConnected, onDuty, ready, buildInfo, databaseUp    gauge
 	// The queue, the same in every replica.
 	queueItems, oldestWaiting, oldestUnanswered, deadLettersOpen, replicas, maxClaims, paused       gauge
-	itemsParked, itemsFailingAlone                                                                  gauge
+	itemsParked, itemsFailingAlone, executionsMissing                                               gauge
 	notificationQueue, taskQueuesWithoutPoller, stalledExecutions, signalsUndelivered, oldestSignal gauge
 	// The workspaces with the most items, and the most used limits.
 	workspaceWaiting, workspaceActive, workspaceLimit gauge
@@ -240,6 +240,8 @@ func (i *instruments) addState(m *maker) {
 		Meaning: "Items that a trigger or constraint keeps from being claimed."})
 	i.itemsFailingAlone = m.gauge(Metric{Name: "pgdispatch_items_failing_alone", Unit: "items",
 		Meaning: "Items whose starts failed three times or more while others of their namespaces started."})
+	i.executionsMissing = m.gauge(Metric{Name: "pgdispatch_executions_missing", Unit: "executions",
+		Meaning: "Running executions that Temporal does not find."})
 	i.notificationQueue = m.gauge(Metric{Name: "pgdispatch_notification_queue_ratio", Unit: "0 to 1",
 		Meaning: "How full Postgres' notification queue is. From 0.1 on, commits do not notify and items wait for " +
 			"polls."})

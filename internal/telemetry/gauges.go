@@ -111,6 +111,7 @@ func (g *Gauges) observeQueue(ctx context.Context, o metric.Observer) {
 	i.notificationQueue.set(o, d.NotifyQueue)
 	i.itemsParked.set(o, float64(d.Parked))
 	i.itemsFailingAlone.set(o, float64(d.FailingAlone))
+	i.executionsMissing.set(o, float64(d.Missing))
 	i.signalsUndelivered.set(o, float64(d.Signals))
 	i.oldestSignal.set(o, postgres.OrZero(d.OldestSignal).Seconds())
 	i.taskQueuesWithoutPoller.set(o, float64(d.IdleQueues))

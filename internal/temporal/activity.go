@@ -169,7 +169,7 @@ func (t *Client) activityEnd(ctx context.Context, execution Execution, wait bool
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
-		return goneFrom(Activity), true, nil
+		return End{}, false, missing(Activity)
 	case err != nil:
 		return End{}, false, fmt.Errorf("wait for activity: %w", err)
 	case outcome == nil:

@@ -283,9 +283,9 @@ func TestAnActivityThatIsOpenAwayOrGone(t *testing.T) {
 	require.False(t, ended)
 	_, err = (&Client{Service: &activityService{answer: serviceerror.NewUnavailable("x")}}).Wait(t.Context(), execution)
 	require.ErrorIs(t, err, ErrAway)
-	end, err := (&Client{Service: &activityService{answer: serviceerror.NewNotFound("x")}}).Wait(t.Context(), execution)
-	require.NoError(t, err)
-	require.Equal(t, "activity is gone from Temporal: deleted, or its retention has expired", end.Reason)
+	_, err = (&Client{Service: &activityService{answer: serviceerror.NewNotFound("x")}}).Wait(t.Context(), execution)
+	require.ErrorIs(t, err, ErrMissing)
+	require.EqualError(t, err, "activity not found in Temporal")
 }
 
 func TestAnActivityIsStoppedOnlyIfItIsOurs(t *testing.T) {
@@ -300,7 +300,7 @@ func TestAnActivityIsStoppedOnlyIfItIsOurs(t *testing.T) {
 	require.Equal(t, []string{"cancel run-1 by ann: enough (e1)", "terminate run-1 by ann: enough (e1)"}, service.stops)
 	service.answer = serviceerror.NewFailedPrecondition("activity is in terminal state Completed")
 	require.NoError(t, stop("CANCEL", service))
-	require.ErrorIs(t, stop("CANCEL", &activityService{}), ErrNotOpen)
+	require.ErrorIs(t, stop("CANCEL", &activityService{}), ErrMissing)
 	require.ErrorIs(t, stop("CANCEL", &activityService{info: describedActivity("run-1", "e1", false)}), ErrNotOpen)
 	require.EqualError(t, stop("CANCEL", &activityService{info: describedActivity("run-1", "e2", true)}),
 		"activity was not started by pgdispatch")

@@ -21,8 +21,15 @@ const (
 	pageSize = 1000
 )
 
-// goneFrom is the end of an execution that was started but that Temporal no longer knows.
-func goneFrom(kind Kind) End {
+// ErrMissing means that Temporal does not find a workflow or activity that was started. It may have been deleted, its
+// retention may have expired, or this answer comes from another or an older state of Temporal: one such answer does not
+// prove that it is gone.
+var ErrMissing = errors.New("not found in Temporal")
+
+func missing(kind Kind) error { return fmt.Errorf("%s %w", kind, ErrMissing) }
+
+// Gone is the end of an execution that was started but that Temporal no longer has.
+func Gone(kind Kind) End {
 	return End{Outcome: "FAILED", Reason: kind.String() + " is gone from Temporal: deleted, or its retention has expired"}
 }
 
@@ -125,7 +132,8 @@ func (p *Page) add(workflowID string, closed time.Time) (executionID string) {
 }
 
 // Look reports whether the execution's last run has closed, and how. The last run is the newest one under the workflow
-// ID, unless that run is not the execution's because the ID was reused after its workflow ended.
+// ID, unless that run is not the execution's because the ID was reused after its workflow ended. Look returns
+// ErrMissing if Temporal does not find it.
 func (t *Client) Look(ctx context.Context, execution Execution) (end End, ended bool, err error) {
 	if execution.Kind == Activity {
 		return t.activityEnd(ctx, execution, false)
@@ -134,7 +142,7 @@ func (t *Client) Look(ctx context.Context, execution Execution) (end End, ended 
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
-		return goneFrom(Workflow), true, nil
+		return End{}, false, missing(Workflow)
 	case err != nil:
 		return End{}, false, err
 	case !newest.ours:

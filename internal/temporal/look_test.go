@@ -43,7 +43,6 @@ func TestLookAsksForTheNewestRun(t *testing.T) {
 			answers: history{closed(continued("run-4")), empty("")}}, "", []string{"run-3", "run-4"}},
 		"it is a stranger's": {fakeService{newest: described("run-9", "somebody else", true),
 			answers: history{closed(terminated("enough"))}}, "TERMINATED", []string{"run-1"}},
-		"it is gone": {fakeService{}, goneFrom(Workflow).Outcome, nil},
 	} {
 		end, ended, err := (&Client{Service: &c.service, Namespace: "shop"}).Look(t.Context(),
 			Execution{ID: "e1", RunID: "run-1"})
@@ -59,6 +58,9 @@ func TestLookAsksForTheNewestRun(t *testing.T) {
 	_, ended, err := (&Client{Service: service}).Look(t.Context(), Execution{ID: "e1"})
 	require.ErrorIs(t, err, ErrAway)
 	require.False(t, ended, "an outage proves no end")
+	_, ended, err = (&Client{Service: &fakeService{}}).Look(t.Context(), Execution{ID: "e1"})
+	require.ErrorIs(t, err, ErrMissing)
+	require.False(t, ended, "one answer does not prove that it is gone")
 }
 
 func TestAResetIsFollowedToTheRunThatGoesOn(t *testing.T) {

@@ -68,6 +68,16 @@ func remembered(retention time.Duration) time.Duration {
 	return retention - min(retention/10, greatestMargin)
 }
 
+// Retention returns for how long a namespace retains workflows that have ended. If Temporal does not tell that, it is
+// the shortest retention that Temporal accepts.
+func (t *Client) Retention(ctx context.Context, namespace string) (time.Duration, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout,
+		fmt.Errorf("read of the retention timed out after %s", requestTimeout))
+	defer cancel()
+	retention, _, err := t.retention(ctx, t.namespace(namespace))
+	return retention, err
+}
+
 // retention returns the namespace's retention, cached for retentionAge. If Temporal answers without telling it,
 // retention returns shortestRetention and the reason in assumed.
 func (t *Client) retention(ctx context.Context, namespace string) (retention time.Duration, assumed, err error) {

@@ -33,7 +33,8 @@ type Signal struct {
 	Payload    []byte // JSON; nil means that the signal has no argument
 }
 
-// ErrEnded means that the workflow has ended and accepts no signals.
+// ErrEnded means that the workflow has ended and accepts no signals. ErrMissing does not mean that: the signal is tried
+// again until the execution has ended.
 var ErrEnded = errors.New("workflow had ended")
 
 // Signal sends a signal. It may be called repeatedly: Temporal answers a repeated request without another effect, even
@@ -73,13 +74,13 @@ func (t *Client) Signal(ctx context.Context, signal Signal) (continues string, e
 	return "", nil
 }
 
-// first returns the first run of a workflow, or ErrEnded if there is none.
+// first returns the first run of a workflow, or ErrMissing if Temporal does not find it.
 func (t *Client) first(ctx context.Context, execution Execution) (string, error) {
 	newest, err := t.newest(ctx, execution)
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
-		return "", ErrEnded
+		return "", missing(execution.Kind)
 	case err != nil:
 		return "", err
 	case !newest.ours:
@@ -101,7 +102,7 @@ func (t *Client) continues(ctx context.Context, signal Signal) (string, error) {
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
-		return "", ErrEnded // deleted, or its retention has expired
+		return "", missing(execution.Kind)
 	case err != nil:
 		return "", err
 	case newest.ours && newest.open && newest.id != signal.To:
@@ -145,7 +146,7 @@ type Stop struct {
 	RequestedBy string
 }
 
-// ErrNotOpen means that the newest run is closed or unknown. Its end, or a new run, will be seen shortly.
+// ErrNotOpen means that the newest run is closed. Its end, or a new run, will be seen shortly.
 var ErrNotOpen = errors.New("workflow is not open")
 
 // Stop asks Temporal to cancel or terminate the open run of an execution. It may be called repeatedly: a cancellation
@@ -155,7 +156,7 @@ func (t *Client) Stop(ctx context.Context, stop Stop) error {
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
-		return ErrNotOpen
+		return missing(stop.Kind)
 	case err != nil:
 		return err
 	case !newest.ours:

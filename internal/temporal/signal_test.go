@@ -44,6 +44,7 @@ func TestASignalToAClosedRunIsSentNowhereElse(t *testing.T) {
 		return info
 	}
 	stranger, next := described("run-9", "stranger", true), history{closed(continued("run-2"))}
+	last := history{closed(completed("")), closed(completed(""))}
 	type given struct {
 		unanswered bool
 		to         string
@@ -55,15 +56,15 @@ func TestASignalToAClosedRunIsSentNowhereElse(t *testing.T) {
 	}
 	must.Each(t, map[string]given{
 		"it continues":                     {false, "run-1", newest("run-2", true), nil, "run-2", nil, 1},
-		"Temporal has no such ID":          {false, "run-1", nil, nil, "", ErrEnded, 1},
-		"a stranger took the ID":           {false, "run-1", stranger, nil, "", ErrEnded, 1},
+		"Temporal has no such ID":          {false, "run-1", nil, nil, "", ErrMissing, 1},
+		"a stranger took the ID":           {false, "run-1", stranger, nil, "", ErrMissing, 1},
 		"it is not known which run got it": {true, "", newest("run-9", true), nil, "run-0", nil, 0},
-		"the workflow is gone":             {true, "", nil, nil, "", ErrEnded, 0},
+		"the workflow is gone":             {true, "", nil, nil, "", ErrMissing, 0},
 		"the ID is a stranger's":           {true, "", stranger, nil, "", ErrEnded, 0},
 		"the next run, not the open one":   {true, "run-1", newest("run-9", true), next, "run-2", nil, 1},
 		"the next run, if none is open":    {true, "run-1", newest("run-9", false), next, "run-2", nil, 1},
 		"the run is gone, others are not":  {true, "run-1", newest("run-9", false), nil, "run-9", nil, 1},
-		"it was the last":                  {true, "run-9", newest("run-9", false), nil, "", ErrEnded, 1},
+		"it was the last":                  {true, "run-9", newest("run-9", false), last, "", ErrEnded, 1},
 	}, func(t *testing.T, row given) {
 		service, signal := &fakeService{newest: row.newest, stop: gone}, aSignal
 		service.answers = append(row.closed, fails(gone), fails(gone))

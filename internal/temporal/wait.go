@@ -32,8 +32,7 @@ type End struct {
 }
 
 // Wait returns when the execution's last run has closed. It follows runs that were continued as new, retried, reset or
-// rescheduled by cron. An execution that Temporal does not know (any more) counts as ended, because nothing else would
-// free its slot.
+// rescheduled by cron. It returns ErrMissing if Temporal does not find the execution, or a run that continues it.
 func (t *Client) Wait(ctx context.Context, execution Execution) (End, error) {
 	if execution.Kind == Activity {
 		end, _, err := t.activityEnd(ctx, execution, true)
@@ -52,7 +51,7 @@ func (t *Client) follow(ctx context.Context, execution Execution,
 		event, err := closeEvent(ctx, execution)
 		var notFound *serviceerror.NotFound
 		if errors.As(err, &notFound) {
-			return goneFrom(Workflow), true, nil
+			return End{}, false, missing(Workflow)
 		}
 		if err != nil {
 			return End{}, false, fmt.Errorf("wait for close event: %w", err)
@@ -122,7 +121,7 @@ func (t *Client) goesOn(ctx context.Context, terminated Execution) (string, erro
 	var notFound *serviceerror.NotFound
 	switch {
 	case errors.As(err, &notFound):
-		return "", nil
+		return "", missing(Workflow) // its run was found
 	case err != nil:
 		return "", err
 	case !newest.ours || newest.id == terminated.RunID:

@@ -185,7 +185,7 @@ func terminatedBy(identity, reason string) *historypb.HistoryEvent {
 
 func wait(t *testing.T, answers ...func() (*historyResponse, error)) (End, *fakeService, error) {
 	t.Helper()
-	service := &fakeService{answers: answers}
+	service := &fakeService{answers: answers, newest: described("run-9", "somebody else", true)}
 	end, err := (&Client{Service: service, Namespace: "shop"}).Wait(t.Context(), Execution{ID: "e1", RunID: "run-1"})
 	return end, service, err
 }
@@ -256,15 +256,13 @@ func TestWaitPollsForTheCloseEventOfTheRunAndAsksOnAfterAnEmptyPoll(t *testing.T
 	require.Equal(t, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT, r.HistoryEventFilterType)
 }
 
-func TestWorkflowThatIsGoneHasEnded(t *testing.T) {
+func TestWait_SaysThatAWorkflowIsMissing(t *testing.T) {
 	t.Parallel()
 	gone := fails(serviceerror.NewNotFound("workflow not found"))
 	for _, answers := range []history{{gone}, {closed(continued("run-2")), gone}} {
-		end, _, err := wait(t, answers...)
-		require.NoError(t, err)
-		require.Equal(t, goneFrom(Workflow), end)
+		_, _, err := wait(t, answers...)
+		require.ErrorIs(t, err, ErrMissing)
 	}
-	require.Equal(t, "FAILED", goneFrom(Workflow).Outcome)
 }
 
 func TestPollThatNobodyAnswersIsGivenUp(t *testing.T) {

@@ -35,6 +35,9 @@ select d.waiting as pending, d.scheduled, d.scheduled_exact, u.items as unanswer
        l.at as paused_since, coalesce(l.who, '') as paused_by,
        s.task_queues as idle_queues, s.without_poller, s.failing, pg_notification_queue_usage() as notify_queue,
        p.items as parked, p.first as parked_first, a.items as failing_alone, a.first as failing_alone_first,
+       (select count(*) from (select from pgdispatch.missing_executions m
+                              where m.asked_at > clock_timestamp() - interval '3 minutes' limit $1) m) as missing,
+       pgdispatch.vanished() as vanished,
        g.open as signals, clock_timestamp() - g.oldest as oldest_signal, g.given_up as signals_given_up
 from pgdispatch.queue_counts($1) d
 cross join (select coalesce(sum(u.items), 0)::bigint as items, min(u.since) as since from pgdispatch.unanswered($1) u) u
@@ -119,7 +122,10 @@ select n.due as pending, n.scheduled, n.scheduled_exact, u.items as unanswered, 
        (select count(*) from pgdispatch.replicas r where r.expires_at > clock_timestamp()) as replicas,
        s.max_claims, s.paused, 0 as idle_queues, 0 as without_poller, f.executions as failing,
        0::double precision as notify_queue, p.items as parked, p.first as parked_first,
-       a.items as failing_alone, a.first as failing_alone_first, l.at as paused_since,
+       a.items as failing_alone, a.first as failing_alone_first,
+       (select count(*) from pgdispatch.missing_executions m join pgdispatch.workflow_executions e on e.id = m.execution_id
+        where m.asked_at > clock_timestamp() - interval '3 minutes' and e.workspace_id in (select w.id from given w)) as missing,
+       '{}'::text[] as vanished, l.at as paused_since,
        '' as paused_by, 0 as signals, null::interval as oldest_signal, 0 as signals_given_up
 from unanswered u
 cross join pgdispatch.waiting_counts($1::text[]::uuid[], $2::integer) n

@@ -67,7 +67,8 @@ select m.id, m.execution_id::text, m.action from made m where m.id > 0 order by 
 -- reads
 -- $1 states; $2 workspace and $3 definition: ID or name; $4 part of the error, case-insensitive; enqueued since $5 or,
 -- if that is null, since $6 ago; until $7 or $8, likewise; $9 only items before this ID; $10 at most; $11 only those
--- that wait after a failure; $12 only those that keep their slot while they wait. Null filters nothing. Newest first.
+-- that wait after a failure; $12 only those that keep their slot while they wait, $13 only those that
+-- Temporal does not find. Null filters nothing. Newest first.
 select q.id
 from pgdispatch.workflow_execution_queue q
 where ($1::text[] is null or q.status = any ($1::text[]))
@@ -81,6 +82,7 @@ where ($1::text[] is null or q.status = any ($1::text[]))
   and ($9::bigint is null or q.id < $9::bigint)
   and (not $11::boolean or (q.status = 'PENDING' and q.failure_count > 0 and q.run_at > clock_timestamp()))
   and (not $12::boolean or q.status = 'PENDING' and q.outcome_unknown)
+  and (not $13::boolean or exists (select from pgdispatch.missing_executions m where m.execution_id = q.execution_id))
 order by q.id desc
 limit $10::bigint
 
@@ -96,7 +98,7 @@ select q.id, q.execution_id::text, q.status,
        coalesce(q.traceparent, '') as traceparent, coalesce(q.limit_key, '') as limit_key,
        coalesce(q.workflow_id, 'execution-' || q.execution_id) as workflow_id, coalesce(k.key, '') as enqueue_key,
        q.attempt_count, q.failure_count, d.max_attempts, q.lost_lease_count, q.outcome_unknown,
-       coalesce(t.tries, 0) as tries, t.since as failing_since, coalesce(t.given_up_by, '') as given_up_by,
+       coalesce(t.tries, 0) as tries, t.since as failing_since, coalesce(t.given_up_by, '') as given_up_by, o.since as missing_since,
        coalesce('parked, retried at ' || p.try_at::timestamptz(0) || ': ' || p.error, q.last_error, '') as last_error,
        q.created_at, clock_timestamp() - q.created_at as age,
        coalesce(q.claimed_by, '') as claimed_by, q.claimed_at, q.lease_expires_at,
@@ -126,6 +128,7 @@ left join pgdispatch.stop_requests s on s.execution_id = q.execution_id
 left join pgdispatch.dead_letter_marks m on m.item_id = q.id
 left join pgdispatch.workflow_execution_queue r on r.id = m.replay_id
 left join pgdispatch.enqueue_keys k on k.item_id = q.id
+left join pgdispatch.missing_executions o on o.execution_id = q.execution_id and q.status = 'DISPATCHED'
 left join pgdispatch.start_tries t on t.item_id = q.id and q.status in ('PENDING', 'CLAIMED')
 left join pgdispatch.parked_items p on p.item_id = q.id and p.attempts = q.attempt_count and q.status in ('PENDING', 'CLAIMED')
 where (q.id = any ($1::bigint[]) or q.execution_id = any ($2::text[]::uuid[])) and ($4::text[] is null or q.workspace_id = any ($4::text[]::uuid[]))
@@ -273,6 +276,27 @@ with locked as materialized (
     having count(*) > 0
 )
 select d.id from due d
+
+-- name: execution_give_up
+-- writes what is missing in temporal, and the audit log
+-- $1 items, $2 who, $3 workspaces (null: all). Says of those that Temporal does not find that they are gone: the next
+-- question about each ends it. Returns them.
+with missing as materialized (
+    select q.id, m.execution_id from pgdispatch.missing_executions m
+    join pgdispatch.workflow_execution_queue q on q.execution_id = m.execution_id
+    where q.id = any ($1::bigint[]) and ($3::text[] is null or q.workspace_id = any ($3::text[]::uuid[]))
+    order by q.id
+), given_up as (
+    update pgdispatch.missing_executions m set given_up_by = $2::text
+    where m.execution_id = any (array(select i.execution_id from missing i))
+    returning m.execution_id
+), noted as (
+    insert into pgdispatch.admin_log (who, action, subject, details)
+    select $2::text, 'executions give-up', 'items', jsonb_build_object('items', jsonb_agg(i.id order by i.id))
+    from missing i
+    having count(*) > 0
+)
+select i.id from missing i join given_up g on g.execution_id = i.execution_id
 
 -- name: item_purge
 -- writes items that have ended, their executions and history, by deleting them, and the audit log

@@ -34,7 +34,8 @@ grant all on all routines in schema pgdispatch to pgdispatch_owner;
 grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 -- with it, anybody could forge valid tokens
 revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_operator;
-grant execute on function pgdispatch.pending_count(uuid), pgdispatch.queue_depth(integer), pgdispatch.error_kind(text),
+grant execute on function pgdispatch.missing_in(text, uuid), pgdispatch.vanished(),
+    pgdispatch.pending_count(uuid), pgdispatch.queue_depth(integer), pgdispatch.error_kind(text),
     pgdispatch.queue_counts(integer), pgdispatch.waiting_queues_of(uuid[]), pgdispatch.longest_waiting(bigint),
     pgdispatch.waiting_queues(uuid, integer, text), pgdispatch.arrived_queues(xid8, uuid, integer, text),
     pgdispatch.arrivals(pg_snapshot, pg_snapshot, integer),
@@ -71,6 +72,7 @@ grant execute on function
 -- operator: the functions that change items run as the owner, and change nothing else in them
 grant delete on pgdispatch.parked_items to pgdispatch_operator;
 grant insert (item_id, given_up_by), update (given_up_by) on pgdispatch.start_tries to pgdispatch_operator;
+grant update (given_up_by) on pgdispatch.missing_executions to pgdispatch_operator;
 grant update (run_at),
       insert (workspace_id, workflow_definition_id, priority, run_at, params, idempotency_key, traceparent, start_options, limit_key,
               start_before, workflow_id)
@@ -110,7 +112,8 @@ grant insert, update on pgdispatch.rates to pgdispatch_dispatcher;
 grant insert, update, delete on pgdispatch.limit_starts to pgdispatch_dispatcher;
 grant update on pgdispatch.claim_lock, pgdispatch.close_sweep, pgdispatch.mark_trim to pgdispatch_dispatcher;
 grant insert, delete on pgdispatch.marks to pgdispatch_dispatcher;
-grant insert, update, delete on pgdispatch.parked_items, pgdispatch.start_tries to pgdispatch_dispatcher;
+grant insert, update, delete on pgdispatch.parked_items, pgdispatch.start_tries,
+    pgdispatch.missing_executions to pgdispatch_dispatcher;
 grant usage, update on pgdispatch.lease_tokens to pgdispatch_dispatcher;
 grant select, update on pgdispatch.gate to pgdispatch_dispatcher;
 -- what replicas share

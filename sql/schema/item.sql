@@ -225,6 +225,7 @@ begin
     delete from pgdispatch.enqueue_keys k where k.item_id = any (array(select g.id from gone g));
     delete from pgdispatch.parked_items p where p.item_id = any (array(select g.id from gone g));
     delete from pgdispatch.start_tries t where t.item_id = any (array(select g.id from gone g));
+    delete from pgdispatch.missing_executions e where e.execution_id = any (array(select g.execution_id from gone g));
     -- If an item was deleted while it ran, its workflow must still be stopped and signalled.
     delete from pgdispatch.stop_requests s
     where s.execution_id = any (array(select g.execution_id from gone g where g.status in ('COMPLETED', 'FAILED', 'CANCELLED')));

@@ -6,9 +6,9 @@
 -- before their start_before, how long until the next lease, replica or start_before expires (null: there is none), the
 -- database's time, the first transaction ID that may still be open, and the epoch ('': none). Also what else there is to do, so that an idle
 -- replica asks for nothing more: how many executions are open, how many this replica is to watch, whether some have no
--- live watcher, open stop requests and signals, whether retention is on, the namespaces of definitions ('': some name
--- none), and the use of the notification queue; asking empties it of what all have read. Counts and trims marks, and
--- records queue depths once a minute.
+-- live watcher, open stop requests and signals, whether retention is on, the namespaces of which many executions are missing
+-- in Temporal and those of definitions ('': some name none), and the use of the notification queue; asking empties it of
+-- what all have read. Counts and trims marks, and records queue depths once a minute.
 with leases as materialized (
     select count(*) filter (where q.status = 'CLAIMED' and q.lease_expires_at <= clock_timestamp()) as expired,
            min(q.lease_expires_at) filter (where q.status = 'CLAIMED' and q.lease_expires_at > clock_timestamp()) as next_expiry,
@@ -33,7 +33,7 @@ select case when l.expired > 0 then pgdispatch.requeue_expired($1) else 0 end as
        exists (select from pgdispatch.stop_requests r where r.state = 'OPEN') as stops,
        exists (select from pgdispatch.signals s where s.state = 'OPEN') as signals,
        s.retention is not null or s.dead_letter_retention is not null as deletes,
-       pgdispatch.namespaces_in_use() as namespaces, pg_notification_queue_usage() as notify_queue
+       pgdispatch.vanished() as vanished, pgdispatch.namespaces_in_use() as namespaces, pg_notification_queue_usage() as notify_queue
 from leases l
 cross join (select min(r.expires_at) filter (where r.expires_at > clock_timestamp()) as next_expiry from pgdispatch.replicas r) r -- then unwatched
 cross join pgdispatch.settings s
@@ -51,7 +51,7 @@ cross join (
 -- function: note_minute
 -- Records how many items wait (due, not unanswered), are claimed and run, unless a sweep has done so in the present minute. Deletes what is older
 -- than a day, of workspaces at most 50,000 rows: two and a half times what 100,000 of them add in a minute. Deletes the
--- tries of items that wait no longer.
+-- tries of items that wait no longer, and executions that are missing no longer.
 create or replace function pgdispatch.note_minute() returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -76,6 +76,11 @@ begin
         select o.item_id from pgdispatch.start_tries o
         cross join lateral (select q.status from pgdispatch.workflow_execution_queue q where q.id = o.item_id offset 0) i
         where i.status not in ('PENDING', 'CLAIMED') limit 10000));
+    delete from pgdispatch.missing_executions m
+    where m.execution_id = any (array(
+        select o.execution_id from pgdispatch.missing_executions o
+        left join lateral (select e.finished_at is null as open from pgdispatch.workflow_executions e where e.id = o.execution_id offset 0) e on true
+        where e.open is not true or o.asked_at < clock_timestamp() - interval '1 day' limit 10000));
     delete from pgdispatch.workspace_activity a
     where a.ctid = any (array(
         select o.ctid from pgdispatch.workspace_activity o where o.at < present - interval '1 day' order by o.at limit 50000));

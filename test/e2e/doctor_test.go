@@ -39,7 +39,8 @@ func (d *desk) diagnosis(args ...string) (found map[string]doctor.Finding, code 
 
 // doctorChecks lists all checks.
 var doctorChecks = []string{
-	"autovacuum", "clocks", "connections", "database", "definitions", "durability", "encoding", "encryption", "limits",
+	"autovacuum", "clocks", "connections", "database", "definitions", "durability", "encoding", "encryption", "executions",
+	"limits",
 	"listen", "migrations", "namespace",
 	"notification queue", "outage", "postgres version", "replicas", "retention", "role", "schema objects",
 	"settings of roles", "signals", "starts",

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/test/simulation/simpg"
@@ -13,6 +14,25 @@ func finish(w *world, of *replica, tx *simpg.Tx, args []any) table {
 	first := w.tables.Finish(tx, itemOf(args[0].(string)))
 	w.say("%s records the end of %d: %t", of.name, itemOf(args[0].(string)), first)
 	return table{{"finish": first}}
+}
+
+func noteMissing(w *world, of *replica, tx *simpg.Tx, args []any) table {
+	item, retention := itemOf(args[0].(string)), args[1].(time.Duration)
+	note := w.tables.NoteMissing(tx, item, retention, func(id int64) bool {
+		return w.namespaceOf(w.tables.WorkspaceOf(id)) == w.namespaceOf(w.tables.WorkspaceOf(item))
+	})
+	w.say("%s does not find %d: %+v", of.name, item, note)
+	if note == nil {
+		return table{}
+	}
+	return table{{"missing_for": note.For, "young": note.Young, "missing": note.Missing, "watched": note.Watched,
+		"given_up_by": ""}}
+}
+
+func noteFound(w *world, of *replica, tx *simpg.Tx, args []any) table {
+	w.say("%s finds %d again", of.name, itemOf(args[0].(string)))
+	w.tables.NoteFound(tx, itemOf(args[0].(string)))
+	return table{}
 }
 
 func finishAll(w *world, of *replica, tx *simpg.Tx, args []any) (rows table) {

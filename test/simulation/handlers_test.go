@@ -36,7 +36,7 @@ func init() {
 		"node_ids": nodeIDs,
 		"sweep":    sweep, "bring_back": bringBack,
 		"finish": finish, "finish_all": finishAll, "adopt": adopt, "swap_watches": swapWatches,
-		"give_up_watches": giveUpWatches, "signal_take": signalTake,
+		"missing": noteMissing, "found": noteFound, "give_up_watches": giveUpWatches, "signal_take": signalTake,
 	}
 	for name := range handlers {
 		names[statements.Text(name)] = name
@@ -396,7 +396,7 @@ func sweep(w *world, of *replica, tx *simpg.Tx, _ []any) table {
 		"oldest_open": s.OldestOpen, "epoch": w.tables.EpochNow(),
 		"open": s.Open, "mine": s.Mine, "unwatched": s.Unwatched, "stops": false,
 		"signals": w.tables.OpenSignals() > 0, "deletes": false,
-		"namespaces": []string{"a", "b"}, "notify_queue": 0.0}}
+		"vanished": []string{}, "namespaces": []string{"a", "b"}, "notify_queue": 0.0}}
 }
 
 func bringBack(w *world, of *replica, tx *simpg.Tx, _ []any) table {

@@ -69,6 +69,7 @@ func (w *world) join() {
 	r.claims = &claim.Store{Pool: &database{of: r}, Async: async, Owner: r.name, Lease: lease,
 		SetBack: func() { poke(r.sweeps) }}
 	r.watcher = &complete.Watcher{Store: &complete.Postgres{DB: async, Owner: r.name}, Ends: ends, Waiter: starter{r},
+		Missing:    &complete.Missing{Store: &complete.Postgres{DB: async, Owner: r.name}, Temporal: starter{r}, Log: log},
 		MaxWatches: 8, Freed: func() { r.wake.Ring("completion") }, Log: log}
 	r.claims.CanWatch = r.watcher.HasRoom
 	r.gate = &notify.Gate{Connect: r.connect, Interval: poll, Shutting: func() { r.wake.Ring("gate") }, Log: log}

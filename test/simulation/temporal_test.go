@@ -160,7 +160,7 @@ func (s starter) Find(ctx context.Context, item claim.Item) (runID string, outco
 		if m.away {
 			return errors.New("no connection"), false
 		}
-		if c.outcome = engine.NotSent; m.finds(item.ID) && !m.runs[item.ID].forgot() {
+		if c.outcome = engine.NotSent; m.finds(item.ID) {
 			c.outcome = engine.Started
 		}
 		return nil, false
@@ -179,13 +179,37 @@ func (s starter) Wait(ctx context.Context, execution temporal.Execution) (tempor
 	c := &call{of: s.of, name: "wait", about: item}
 	c.blocked = func() bool { return m.finds(item) && !m.runs[item].closed }
 	c.run = func() (error, bool) {
-		if m.away {
+		switch {
+		case m.away:
 			return errors.New("no connection"), false
+		case !m.finds(item):
+			return temporal.ErrMissing, false
 		}
 		return nil, false
 	}
 	return temporal.End{Outcome: "COMPLETED"}, s.of.world.send(ctx, c)
 }
+
+// Look asks whether a workflow has ended.
+func (s starter) Look(ctx context.Context, execution temporal.Execution) (end temporal.End, ended bool, err error) {
+	m, item := &s.of.world.temporal, itemOf(execution.ID)
+	c := &call{of: s.of, name: "describe", about: item}
+	c.run = func() (error, bool) {
+		switch {
+		case m.away:
+			return errors.New("no connection"), false
+		case !m.finds(item):
+			return temporal.ErrMissing, false
+		}
+		ended = m.runs[item].closed
+		return nil, false
+	}
+	err = s.of.world.send(ctx, c)
+	return temporal.End{Outcome: "COMPLETED"}, ended, err
+}
+
+// Retention returns for how long Temporal remembers a workflow.
+func (starter) Retention(context.Context, string) (time.Duration, error) { return retention, nil }
 
 // Signal sends a signal. Temporal recognises a repeated one.
 func (s starter) Signal(ctx context.Context, signal temporal.Signal) (continues string, err error) {
@@ -219,8 +243,8 @@ func (s starter) Signal(ctx context.Context, signal temporal.Signal) (continues 
 // signal does what temporal.Client does with the runs of a workflow.
 func (m *temporalModel) signal(item, id int64, signal temporal.Signal) (continues string, err error) {
 	run := m.runs[item]
-	if run == nil {
-		return "", temporal.ErrEnded
+	if !m.finds(item) {
+		return "", temporal.ErrMissing
 	}
 	if signal.To == "" {
 		return runOf(item, 0), nil
@@ -251,7 +275,7 @@ func (m *temporalModel) signal(item, id int64, signal temporal.Signal) (continue
 
 // finds reports whether Temporal finds the workflow of an item.
 func (m *temporalModel) finds(item int64) bool {
-	return m.runs[item] != nil && !time.Now().Before(m.unknownTo)
+	return m.runs[item] != nil && !m.runs[item].forgot() && !time.Now().Before(m.unknownTo)
 }
 
 // received reports whether a workflow has received a signal.

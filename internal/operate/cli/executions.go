@@ -30,7 +30,8 @@ func (a *App) executionsCommand() *cobra.Command {
 			"which finds it until it has ended.",
 	}
 	group.AddCommand(a.executionsShowCommand(), a.executionsCancelCommand(), a.executionsTerminateCommand(),
-		a.executionsSignalCommand(), a.executionsSignalsCommand(), a.executionsResendCommand())
+		a.executionsSignalCommand(), a.executionsSignalsCommand(), a.executionsResendCommand(),
+		a.executionsGiveUpCommand())
 	return group
 }
 
@@ -182,6 +183,25 @@ func (a *App) executionsStopCommand(verb, how, short, long string) *cobra.Comman
 		"reason for the log of changes and for Temporal, up to 500 characters")
 	command.Flags().BoolVar(&yes, "yes", false, "skip the confirmation")
 	return a.changes(command)
+}
+
+func (a *App) executionsGiveUpCommand() *cobra.Command {
+	return a.itemActionCommand(itemAction{
+		verb: "give-up", past: "gave up", skips: "found or ended in the meantime",
+		short: "Give up executions that Temporal does not find",
+		long: "Give-up says that executions which run according to the database, and which Temporal does not find,\n" +
+			"are gone. A replica asks once more: if Temporal still does not find the workflow, the item is FAILED.\n" +
+			"Check first that TEMPORAL_ADDRESS leads to the right cluster. Filters select only such executions.",
+		found: operate.ItemFilter{States: []string{"DISPATCHED"}, Missing: true},
+		named: func(_ context.Context, _ *operate.Store, item operate.Item, _ string, _ *outcome) (bool, error) {
+			if item.MissingSince == nil {
+				return false, fmt.Errorf("item %d is %s, and Temporal does not miss its workflow: use `pgdispatch executions "+
+					"terminate %d`", item.ID, item.Status, item.ID)
+			}
+			return true, nil
+		},
+		act: done((*operate.Store).GiveUpExecutions),
+	})
 }
 
 func checkReason(reason string) error {

@@ -26,6 +26,8 @@ func noteOf(i operate.Item) string {
 		return "lease expired; held by " + view.Printable(i.ClaimedBy)
 	case i.Status == "CLAIMED":
 		return "held by " + view.Printable(i.ClaimedBy)
+	case i.Status == "DISPATCHED" && i.MissingSince != nil:
+		return "not found in Temporal since " + stamp(*i.MissingSince)
 	case i.Status == "DISPATCHED":
 		return "run " + view.OrNone(view.Printable(i.RunID))
 	case i.LastError != "":
@@ -51,6 +53,9 @@ func (a *App) printItem(i operate.Item, h history, inTemporal string) error {
 	line("run", "%s", view.OrNone(view.Printable(i.RunID)))
 	line("execution", "%s, %s", i.ExecutionID, cmp.Or(i.ExecutionStatus, "not created yet"))
 	known("in Temporal", inTemporal)
+	if i.MissingSince != nil {
+		line("missing", "Temporal does not find it since %s; it keeps its slot", stamp(*i.MissingSince))
+	}
 	line("workspace", "%s (%s)", named(i.Workspace, "deleted"), i.WorkspaceID)
 	line("definition", "%s (%s), version %s", named(i.WorkflowDefinition, "deleted"), i.WorkflowDefinitionID,
 		numberOr(i.Version, "?"))

@@ -122,6 +122,7 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 		checkList(ctx, "replicas", store.KnownReplicas, checkReplicas),
 		checkList(ctx, "outage", store.Replicas, checkOutage),
 		checkList(ctx, "starts", depthOf(store), checkStarts),
+		checkList(ctx, "executions", depthOf(store), checkMissing),
 		checkList(ctx, "signals", depthOf(store), checkSignals),
 		checkLimits(ctx, store),
 		checkList(ctx, "definitions", store.TaskQueues, func(found []operate.TaskQueue) Finding {

@@ -143,6 +143,26 @@ func checkStarts(depths []operate.Depth) Finding {
 	return ok(check, "no item fails to start while others start")
 }
 
+// checkMissing judges whether Temporal finds what runs.
+func checkMissing(depths []operate.Depth) Finding {
+	const check = "executions"
+	d := depths[0]
+	switch {
+	case len(d.Vanished) > 0:
+		return Finding{check, Problem, fmt.Sprintf("Temporal does not find %s in %s",
+			view.Counted(int(d.Missing), "running execution"), view.Printable(strings.Join(d.Vanished, ", "))),
+			"So many at once mean that this may be another or an older Temporal. They keep their slots, and nothing is " +
+				"started in these namespaces.",
+			"Check TEMPORAL_ADDRESS, and that Temporal's store is not an older copy. If the workflows are gone: " +
+				"`pgdispatch executions give-up --all`."}
+	case d.Missing > 0:
+		return Finding{check, Warning, fmt.Sprintf("Temporal does not find %s",
+			view.Counted(int(d.Missing), "running execution")), "They keep their slots until that is certain.",
+			"Wait: after a minute they count as gone."}
+	}
+	return ok(check, "Temporal finds what runs, as far as it was asked")
+}
+
 func checkSignals(depths []operate.Depth) Finding {
 	const check = "signals"
 	d := depths[0]

@@ -72,6 +72,13 @@ func Concerns(o operate.Overview) []Concern {
 		d.ParkedFirst)
 	add(d.FailingAlone > 0, Warning, "see `pgdispatch items show`; `pgdispatch items give-up` ends it",
 		"Starts of %s keep failing while others start. Item %s", Counted(int(d.FailingAlone), "item"), d.FailingAloneFirst)
+	missing := Counted(int(d.Missing), "running execution")
+	add(len(d.Vanished) > 0, Warning, "check that TEMPORAL_ADDRESS leads to the right cluster, and that its store is not "+
+		"an older copy; if the workflows are gone, `pgdispatch executions give-up --all`",
+		"Temporal does not find %s. So many at once mean that it may be another or an older Temporal: nothing is started "+
+			"in %s.", missing, strings.Join(d.Vanished, ", "))
+	add(d.Missing > 0 && len(d.Vanished) == 0, Notice, "wait; after a minute they count as gone",
+		"Temporal does not find %s. They keep their slots until that is certain.", missing)
 	add(d.NotifyQueueFills(), Warning, "terminate the session that `pgdispatch doctor` names, or its query finds",
 		"The notification queue of Postgres is %.0f %% full: starts wait for polls, up to 5 s each.", 100*d.NotifyQueue)
 	add(d.DeadLetters > 0, Warning, deadRemedy,

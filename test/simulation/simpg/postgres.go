@@ -38,6 +38,8 @@ type itemRow struct {
 	attempts, failures, watcher int
 	over                        bool
 	run                         string
+	startedAt                   time.Time // when its start was settled
+	missing                     missing
 	claimedAt                   int       // the step
 	dueSet                      time.Time // when pgdispatch set its due time
 }

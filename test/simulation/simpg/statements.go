@@ -309,6 +309,7 @@ func (s *Postgres) Settle(tx *Tx, owner int, verb string, id, token int64, end S
 	switch verb {
 	case "dispatched":
 		next.status, next.watcher, next.unknown, next.lost, next.run = rowDispatched, end.Watcher, false, 0, end.Run
+		next.startedAt = s.now
 		if next.over {
 			next.status = rowEnded
 			tx.mark(schedule.Change{Workspace: row.workspace, Items: 1, Keys: row.keys()})
