@@ -199,7 +199,7 @@ func (r *run) updateBreaker(done result) {
 	switch done.outcome {
 	case engine.Blocked, engine.Unreached, engine.Unanswered:
 		r.cause = done.err
-		opened := r.namespaces.trip(now, lane, done.outcome, done.item, told(done.err))
+		opened := r.namespaces.trip(now, lane, done.outcome, done.item, told(done.err) || isShared(done.err))
 		if opened {
 			r.pausedAt = now
 		}
@@ -234,6 +234,12 @@ func (r *run) updateBreaker(done result) {
 			"kind", done.item.Kind, "after_ms",
 			now.Sub(r.pausedAt).Milliseconds(), "error", r.cause, "remedy", r.Starter.Remedy(r.cause, name))
 	}
+}
+
+// isShared reports whether an error concerns a whole namespace.
+func isShared(err error) bool {
+	var shared engine.Shared
+	return errors.As(err, &shared)
 }
 
 // told reports whether an error's source logs it.

@@ -205,13 +205,13 @@ func (s *namespaces) paused(now time.Time) (paused int, all bool) {
 }
 
 // trip records that the start of an item failed. It pauses the namespace, or everything if Temporal could not be
-// reached or if it is the only namespace, and reports whether that is new.
-// A single item pauses nothing, unless a probe without an item fails, too: one of Temporal, or one whose error is told.
+// reached or if it is the only namespace, and reports whether that is new. A single item pauses nothing, unless a probe
+// without an item fails, too, or the error is certainly not the item's own.
 func (s *namespaces) trip(now time.Time, name string, outcome engine.Outcome, item *claim.Item,
-	told bool) (opened bool) {
+	certain bool) (opened bool) {
 	b, said := &s.get(name).breaker, false
 	s.fresh = !s.fresh
-	lane := s.get(name).evidence.fails(item.ID, item.Unanswered) || told || s.refuses(item.Namespace)
+	lane := s.get(name).evidence.fails(item.ID, item.Unanswered) || certain || s.refuses(item.Namespace)
 	if paused := b.open() || s.connection.open(); !lane && !paused && s.answers() {
 		return false
 	}

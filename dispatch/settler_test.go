@@ -233,6 +233,8 @@ func TestSettlementSaysHowAnOutcomeEndsAClaim(t *testing.T) {
 		"second":                      {engine.Retryable, boom, 1, claim.Retry, false, 2 * time.Second},
 		"third failure, the last":     {engine.Retryable, boom, 2, claim.Fail, false, 4 * time.Second},
 		"beyond the last":             {engine.Retryable, boom, 7, claim.Fail, false, 128 * time.Second},
+		"unregistered":                {engine.Unregistered, boom, 2, claim.Retry, false, 4 * time.Second},
+		"unregistered at last":        {engine.Unregistered, boom, 8, claim.Fail, false, 256 * time.Second},
 		"a panic":                     {engine.Panicked, boom, 0, claim.Retry, true, time.Second},
 		"the last panic":              {engine.Panicked, boom, 2, claim.Fail, true, 4 * time.Second},
 		"busy":                        {engine.Busy, boom, 2, claim.Release, true, time.Second},

@@ -253,6 +253,10 @@ func (r *run) find(ctx context.Context, item *claim.Item) (runID string, found e
 	return r.Starter.Find(ctx, *item)
 }
 
+// leastUnregistered is how many failures are allowed while something that an item names is not registered: some four
+// minutes.
+const leastUnregistered = 9
+
 // behindDelay is how long an item waits for another one that is to be started before it.
 const behindDelay = 200 * time.Millisecond
 
@@ -265,10 +269,14 @@ func (r *run) settlement(item claim.Item, outcome engine.Outcome, runID string, 
 	switch outcome {
 	case engine.Started:
 		settlement.Verb, settlement.RunID = claim.Dispatched, runID
-	case engine.Retryable, engine.Panicked:
+	case engine.Retryable, engine.Panicked, engine.Unregistered:
 		settlement.Verb, settlement.Delay = claim.Retry, retryDelay(item.FailureCount+1)
 		settlement.Unanswered = item.MaybeSent() || outcome == engine.Panicked // the request may have been sent before
-		if item.FailureCount+1 >= item.MaxAttempts {
+		most := item.MaxAttempts
+		if outcome == engine.Unregistered {
+			most = max(most, leastUnregistered)
+		}
+		if item.FailureCount+1 >= most {
 			settlement.Verb = claim.Fail
 		}
 	case engine.Busy:

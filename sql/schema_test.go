@@ -117,7 +117,7 @@ func TestTiersAreSeeded(t *testing.T) {
 	f := open(t)
 	require.Equal(t, []string{"(FREE,1,)", "(PRO,5,)", "(ENTERPRISE,20,)"},
 		all[string](f, "select t::text from pgdispatch.workspace_tiers t order by max_concurrent_workflows"))
-	require.Equal(t, "(t,100,f,00:01:00,,,4096,f)", one[string](f, "select s::text from pgdispatch.settings s"))
+	require.Equal(t, "(t,100,f,00:01:00,,,4096,f,255)", one[string](f, "select s::text from pgdispatch.settings s"))
 }
 
 // The invariants of each state are a constraint, so that no statement or trigger can violate them.

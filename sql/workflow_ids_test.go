@@ -16,10 +16,12 @@ func (f fixture) named(w tenant, workflowID string) int64 {
 
 func TestAWorkflowIDMustBeOneThatNobodyElseUses(t *testing.T) {
 	f, w := openFor(t, "PRO")
-	const lengths, reserved = "workflow_id has % bytes: it must have 1 to 1000, without control characters",
-		"workflow_id begins with %, which is reserved"
+	const lengths, reserved, characters = "workflow_id has % bytes: it must have 1 to 255",
+		"workflow_id begins with %, which is reserved",
+		"workflow_id has the character %, which Temporal's clients cannot send: it must be printable ASCII"
 	for id, problem := range map[string]string{
-		"": lengths, strings.Repeat("ä", 501): lengths, strings.Repeat("x", 10000): lengths, "a\tb": lengths,
+		"": lengths, strings.Repeat("x", 256): lengths, strings.Repeat("x", 10000): lengths, "a\tb": characters,
+		"näxt": characters,
 		"execution-0b9c1d52-6a52-4f3e-9d5f-6a1f6f0e5b01":      reserved,
 		"execution-0B9C1D526A524F3E9D5F6A1F6F0E5B01-and-more": reserved,
 		"/_sys/x": reserved, "temporal-sys-scheduler:x": reserved,
@@ -34,11 +36,31 @@ func TestAWorkflowIDMustBeOneThatNobodyElseUses(t *testing.T) {
 			require.Contains(t, refused.Message, end)
 		}
 	}
-	for _, id := range []string{"x", strings.Repeat("ä", 500), "execution-17", "order 17's \"best\" \\ näxt"} {
+	for _, id := range []string{"x", strings.Repeat("x", 255), "execution-17", "order 17's \"best\" \\ next?"} {
 		item := f.named(w, id)
 		f.refusedAs("PGD21", "", "update pgdispatch.workflow_execution_queue set workflow_id = 'y' where id = $1", item)
 	}
 	f.refusedAs("23514", "", "update pgdispatch.workflow_definitions set workflow_id_policy = 'maybe'")
+
+	f.exec("update pgdispatch.settings set workflow_id_bytes = 1000")
+	f.named(w, strings.Repeat("x", 1000))
+	longer := f.refused(insertWith("workflow_id"), w.workspace, w.definition, strings.Repeat("x", 1001))
+	require.Equal(t, "PGD15", longer.Code)
+}
+
+func TestADefinitionNamesWhatCanBeSent(t *testing.T) {
+	f, w := openFor(t, "PRO")
+	for set, message := range map[string]string{
+		"namespace = 'größe'": "namespace of workflow_definitions is größe: it must be of 1 to 1000 characters of " +
+			"printable ASCII",
+		"task_queue = '/_sys/own'": "task_queue of workflow_definitions is /_sys/own: it must be of 1 to 1000 bytes, " +
+			"without control characters, and not below /_sys/",
+	} {
+		refused := f.refused("update pgdispatch.workflow_definitions set "+set+" where id = $1", w.definition)
+		require.Contains(t, refused.Message, message)
+	}
+	f.exec("update pgdispatch.workflow_definitions set task_queue = 'größe', namespace = 'shop.a1b2' where id = $1",
+		w.definition)
 }
 
 func TestAReplacedItemAndAReplayKeepTheirWorkflowID(t *testing.T) {

@@ -20,6 +20,9 @@ const (
 	// Retryable means a failure of this item alone, which may be temporary. It counts toward the definition's
 	// max_attempts.
 	Retryable
+	// Unregistered means that the request names something that is not registered, such as a search attribute. It may be
+	// shortly, or the engine may not have noticed it yet. It counts like Retryable, and at least some minutes are allowed.
+	Unregistered
 	// Panicked means that the attempt panicked. It counts like Retryable, and the request may have been sent.
 	Panicked
 	// Busy means that another request works on this item's workflow: often an earlier start of it that was not answered.
@@ -47,12 +50,16 @@ const (
 
 // String returns the outcome's name for logs and metrics.
 func (o Outcome) String() string {
-	return [...]string{"started", "permanent", "forgotten", "abandoned", "retryable", "panic", "busy", "not sent",
-		"behind", "blocked", "unreached", "throttled", "unanswered"}[o]
+	return [...]string{"started", "permanent", "forgotten", "abandoned", "retryable", "unregistered",
+		"panic", "busy", "not sent", "behind", "blocked", "unreached", "throttled", "unanswered"}[o]
 }
 
 // IsSystemic reports whether the outcome is about the engine rather than the item.
 func (o Outcome) IsSystemic() bool { return o >= Blocked }
+
+// Shared is implemented by errors that concern a whole namespace, whatever the item: for example, that it does not
+// exist.
+type Shared interface{ Shared() }
 
 // Told is implemented by errors of a source that logs itself when it begins and ends to fail, and that also fails
 // without an item: the error says nothing about the item.

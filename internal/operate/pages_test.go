@@ -167,7 +167,8 @@ func TestRetentionIsChangedAndLeavesTheOtherSettingsAlone(t *testing.T) {
 	keep, keepDead := 36*time.Hour, 24*time.Hour
 	set(operate.Patch{"retention": keep.String()})
 	set(operate.Patch{"dead_letter_retention": keepDead.String()})
-	both := operate.Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096}
+	both := operate.Settings{MaxClaims: 100, Retention: &keep, DeadLetterRetention: &keepDead, ResultBytes: 4096,
+		WorkflowIDBytes: 255}
 	require.Equal(t, both, set(operate.Patch{}).Is)
 	one := both
 	one.Retention = nil

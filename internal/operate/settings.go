@@ -24,6 +24,8 @@ type Settings struct {
 	// ResultBytes is the maximum size in bytes of a stored workflow result. Larger results are not stored. Zero stores
 	// none.
 	ResultBytes int
+	// WorkflowIDBytes is how many bytes a workflow ID may have that an item names.
+	WorkflowIDBytes int
 	// NotifyEnded is whether ends of items are notified on the channel pgdispatch_ended.
 	NotifyEnded bool
 }

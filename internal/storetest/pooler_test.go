@@ -51,7 +51,8 @@ func TestEveryStatementWorksWithoutPreparing(t *testing.T) {
 			must.Get(store.Sweep(ctx, 10)).In(t)
 			require.NoError(t, (&notify.PoolPinger{DB: pool}).Ping(ctx, "pgdispatch", ""))
 			must.Get(store.ChangeSettings(ctx, operate.Patch{"max_claims": 7, "paused": false}, "me")).In(t)
-			require.Equal(t, operate.Settings{MaxClaims: 7, ResultBytes: 4096}, must.Get(store.Settings(ctx)).In(t))
+			require.Equal(t, operate.Settings{MaxClaims: 7, ResultBytes: 4096, WorkflowIDBytes: 255},
+				must.Get(store.Settings(ctx)).In(t))
 			replicas := must.Get(store.Replicas(ctx)).In(t)
 			require.Len(t, replicas, 1)
 			require.Equal(t, "pooled", replicas[0].ID)

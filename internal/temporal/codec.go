@@ -107,8 +107,9 @@ func (c *Codec) Probe(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// Encode encodes payloads for a namespace, in one request. If the codec server refuses these payloads and no others,
-// the error is Permanent. Otherwise it is a CodecError.
+// Encode encodes payloads for a namespace, in one request. If it fails, a probe decides between these payloads and the
+// codec server. If the server encodes the probe, the error is Permanent if it refuses these payloads, and Retryable if
+// it fails in another way. Otherwise the error is a CodecError.
 func (c *Codec) Encode(ctx context.Context, namespace string,
 	payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	encoded, err := c.call(ctx, namespace, codecEncode, payloads)
@@ -116,11 +117,17 @@ func (c *Codec) Encode(ctx context.Context, namespace string,
 		c.works(ctx)
 		return encoded, nil
 	}
-	// Another server under this address may answer 400 to everything. Then no item must fail.
-	if isRefused(err) && c.Probe(ctx, namespace) == nil {
-		return nil, As(engine.Permanent, fmt.Errorf("codec server %s does not encode this: %w", c.endpoint, err))
-	}
 	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil, As(engine.NotSent, err)
+	}
+	// Another server under this address may answer 400 to everything. Then no item must fail.
+	switch probed := c.Probe(ctx, namespace); {
+	case probed == nil && isRefused(err):
+		return nil, As(engine.Permanent, fmt.Errorf("codec server %s does not encode this: %w", c.endpoint, err))
+	case probed == nil:
+		return nil, As(engine.Retryable, fmt.Errorf("codec server %s fails to encode this, and encodes other payloads: %w",
+			c.endpoint, err))
+	case errors.Is(ctx.Err(), context.Canceled):
 		return nil, As(engine.NotSent, err)
 	}
 	failure := c.fails(ctx, err)

@@ -164,6 +164,9 @@ func TestNothingIsSentThatTheCodecServerDoesNotEncode(t *testing.T) {
 		"bad payload": {answering(http.StatusBadRequest, isLarge), engine.Permanent, "does not encode this", ""},
 		"too large":   {answering(http.StatusRequestEntityTooLarge, isLarge), engine.Permanent, "413", ""},
 		"invalid":     {answering(http.StatusUnprocessableEntity, isLarge), engine.Permanent, "422", ""},
+		"a fault of this one": {answering(http.StatusInternalServerError, isLarge), engine.Retryable,
+			"encodes other payloads", ""},
+		"no codec of this one": {answering(http.StatusNoContent, isLarge), engine.Retryable, "encodes other payloads", ""},
 	}, func(t *testing.T, c given) {
 		server, codec, log := codecServer(t)
 		server.Fail(c.fails)
@@ -175,12 +178,13 @@ func TestNothingIsSentThatTheCodecServerDoesNotEncode(t *testing.T) {
 		require.Equal(t, c.outcome.String(), Classify(err).String())
 		require.Contains(t, Remedy(err, "shop"), c.remedy)
 		require.Empty(t, service.started)
-		require.Equal(t, c.outcome != engine.Permanent, codec.Failure() != nil)
+		ofServer := c.outcome == engine.Blocked || c.outcome == engine.Unreached
+		require.Equal(t, ofServer, codec.Failure() != nil)
 
 		server.Fail(nil)
 		must.Get(client.Start(t.Context(), aSecretItem())).In(t)
 		require.Nil(t, codec.Failure())
-		if c.outcome != engine.Permanent {
+		if ofServer {
 			require.Equal(t, 1, strings.Count(log.String(),
 				`msg="The codec server does not encode; nothing is sent to Temporal until it does"`), log.String())
 			require.Contains(t, log.String(), `msg="The codec server encodes again"`)
@@ -222,7 +226,7 @@ func TestACodecServerThatDoesNotAnswerIsUnreached(t *testing.T) {
 		require.Equal(t, engine.Unreached, Classify(err))
 		require.ErrorIs(t, err, ErrAway)
 		require.Empty(t, service.started)
-		require.Equal(t, []string{CodecUnavailable}, results)
+		require.Equal(t, []string{CodecUnavailable, CodecUnavailable}, results, "the item's, and the probe's")
 	}
 }
 

@@ -58,6 +58,12 @@ func isBlocked(err error) bool {
 		errors.As(err, &clientVersion) || errors.As(err, &serverVersion)
 }
 
+// sharedError concerns a whole namespace. It implements engine.Shared.
+type sharedError struct{ error }
+
+func (e sharedError) Unwrap() error { return e.error }
+func (e sharedError) Shared()       {}
+
 // isPassing reports whether err is a temporary error that its gRPC code would misclassify.
 func isPassing(err error) bool {
 	var notActive *serviceerror.NamespaceNotActive // during a failover between clusters
@@ -66,7 +72,12 @@ func isPassing(err error) bool {
 
 func classifyCode(code codes.Code, text string) engine.Outcome {
 	switch code {
-	case codes.InvalidArgument, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
+	case codes.InvalidArgument:
+		if isUnregistered(text) {
+			return engine.Unregistered
+		}
+		return engine.Permanent
+	case codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
 		return engine.Permanent
 	case codes.ResourceExhausted:
 		if isTooLarge(text) {
@@ -89,6 +100,13 @@ func classifyCode(code codes.Code, text string) engine.Outcome {
 	default:
 		return engine.Unanswered
 	}
+}
+
+// isUnregistered reports whether an error says that the namespace does not know a search attribute. A server learns of
+// a new one within a minute.
+func isUnregistered(text string) bool {
+	return strings.Contains(text, "has no mapping defined for search attribute") ||
+		strings.Contains(text, "search attribute ") && strings.Contains(text, " is not defined")
 }
 
 // isTooLarge reports whether an error says that the request is larger than the server or a proxy accepts. Such errors
@@ -119,6 +137,9 @@ func Remedy(err error, namespace string) string {
 	case errors.As(err, &missing):
 		return "register it (" + registration(namespace) +
 			"), or correct workflow_definitions.namespace or TEMPORAL_NAMESPACE; waiting items then start automatically"
+	case Classify(err) == engine.Unregistered:
+		return "register the search attribute (temporal operator search-attribute create --namespace " +
+			strconv.Quote(namespace) + "), or correct start_options; the item is retried for some minutes"
 	case Code(err) == codes.PermissionDenied:
 		return "allow the API key or certificate of pgdispatch to start workflows in this namespace"
 	case Code(err) == codes.Unauthenticated:

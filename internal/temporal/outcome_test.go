@@ -20,6 +20,10 @@ var exhausted = serviceerror.NewResourceExhausted
 // temporalErrors lists the errors of a start by their outcome.
 var temporalErrors = map[engine.Outcome][]error{
 	engine.Started: {nil},
+	engine.Unregistered: {
+		serviceerror.NewInvalidArgument("Namespace shop has no mapping defined for search attribute Customer"),
+		serviceerror.NewInvalidArgument("search attribute Customer is not defined"),
+	},
 	engine.Permanent: {
 		As(engine.Permanent, errors.New("too large")),
 		As(engine.Permanent, fmt.Errorf("%w: x", ErrForeign)),

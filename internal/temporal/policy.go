@@ -148,13 +148,13 @@ func (t *Client) ownActivity(ctx context.Context, start Start, page []byte) (run
 }
 
 // runsUnder returns a query for the runs under an execution's ID, and perhaps others: visibility compares a quote or a
-// backslash as it is escaped, so it finds no ID that has one.
+// backslash as it is escaped, so it finds no ID that has one. In Postgres it takes a question mark for a parameter.
 func (t *Client) runsUnder(execution Execution) string {
 	attribute := "WorkflowId"
 	if execution.Kind == Activity {
 		attribute = "ActivityId"
 	}
-	plain, _, _ := strings.Cut(strings.NewReplacer(`"`, `'`, `\`, `'`).Replace(execution.WorkflowID), "'")
+	plain, _, _ := strings.Cut(strings.NewReplacer(`"`, `'`, `\`, `'`, `?`, `'`).Replace(execution.WorkflowID), "'")
 	switch {
 	case plain == execution.WorkflowID:
 		return attribute + " = '" + plain + "'"

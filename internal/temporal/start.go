@@ -105,6 +105,10 @@ func (t *Client) Start(ctx context.Context, start Start) (string, error) {
 		return "", As(engine.Permanent, fmt.Errorf("start %s: %w", start.Kind, err))
 	case wire.unused():
 		return "", As(engine.Unreached, fmt.Errorf("start %s: %w", start.Kind, err))
+	case isBlocked(err):
+		return "", sharedError{fmt.Errorf("start %s: %w", start.Kind, err)}
+	case Classify(err) == engine.Unregistered:
+		return "", fmt.Errorf("start %s: retried for some minutes, in case it is being registered: %w", start.Kind, err)
 	default:
 		return "", fmt.Errorf("start %s: %w", start.Kind, err)
 	}

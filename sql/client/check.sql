@@ -115,15 +115,23 @@ end;
 $$;
 
 -- function: check_workflow_id
--- Raises an error if an item cannot name this workflow ID.
+-- Raises an error if an item cannot name this workflow ID. gRPC sends it in a header, which has only printable ASCII.
 create or replace function pgdispatch.check_workflow_id(workflow_id text) returns void
-language plpgsql immutable
+language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
+declare
+    most constant integer := (select s.workflow_id_bytes from pgdispatch.settings s);
 begin
-    if octet_length(workflow_id) not between 1 and 1000 or workflow_id ~ '[[:cntrl:]]' then
-        raise exception 'workflow_id has % bytes: it must have 1 to 1000, without control characters', octet_length(workflow_id)
-            using errcode = 'PGD15', hint = 'Omit it, or use a hash of what it names.';
+    if octet_length(workflow_id) not between 1 and most then
+        raise exception 'workflow_id has % bytes: it must have 1 to %', octet_length(workflow_id), most
+            using errcode = 'PGD15',
+                  hint = 'Omit it, or use a hash of what it names. If your Temporal takes up to 1000: '
+                      'pgdispatch settings set workflow-id-bytes 1000';
+    elsif workflow_id ~ '[^ -~]' then
+        raise exception 'workflow_id has the character %, which Temporal''s clients cannot send: it must be printable ASCII',
+            to_json(substring(workflow_id from '[^ -~]'))
+            using errcode = 'PGD15', hint = 'Omit it, or encode what it names, for example as base64 or a hash.';
     elsif workflow_id ~* '{{ template "reserved_workflow_id" }}' then
         raise exception 'workflow_id begins with %, which is reserved', substring(workflow_id from '(?i)^(?:execution-|/_sys/|temporal-sys-)')
             using errcode = 'PGD15', hint = 'Begin it with a word of your own, such as order-17.';

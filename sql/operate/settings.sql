@@ -2,7 +2,7 @@
 
 -- name: settings_get
 -- reads
-select s.max_claims, s.paused, s.retention, s.dead_letter_retention, s.result_bytes, s.notify_ended from pgdispatch.settings s
+select s.max_claims, s.paused, s.retention, s.dead_letter_retention, s.result_bytes, s.workflow_id_bytes, s.notify_ended from pgdispatch.settings s
 
 -- name: settings_set
 -- writes settings and the audit log
@@ -15,7 +15,8 @@ with was as materialized (
 ), changed as (
     update pgdispatch.settings s
     set max_claims = (n.row).max_claims, paused = (n.row).paused, retention = (n.row).retention,
-        dead_letter_retention = (n.row).dead_letter_retention, result_bytes = (n.row).result_bytes, notify_ended = (n.row).notify_ended
+        dead_letter_retention = (n.row).dead_letter_retention, result_bytes = (n.row).result_bytes,
+        workflow_id_bytes = (n.row).workflow_id_bytes, notify_ended = (n.row).notify_ended
     from was w, wanted n
     where s.singleton and w.held is distinct from n.row
     returning pgdispatch.row_change(to_jsonb(w.held), to_jsonb(s)) as details
@@ -23,7 +24,8 @@ with was as materialized (
     insert into pgdispatch.admin_log (who, action, subject, details)
     select $2::text, 'settings set', 'settings', c.details from changed c
 )
-select (v.row).max_claims, (v.row).paused, (v.row).retention, (v.row).dead_letter_retention, (v.row).result_bytes, (v.row).notify_ended
+select (v.row).max_claims, (v.row).paused, (v.row).retention, (v.row).dead_letter_retention, (v.row).result_bytes,
+       (v.row).workflow_id_bytes, (v.row).notify_ended
 from (select 1, w.held from was w union all select 2, n.row from wanted n) v (version, row)
 order by v.version
 

@@ -79,7 +79,7 @@ grant update (run_at),
     on pgdispatch.workflow_execution_queue to pgdispatch_operator;
 grant update (plan, paused, max_concurrent_workflows, max_starts_per_second, max_burst_workflows) on pgdispatch.workspaces to pgdispatch_operator;
 grant insert, update, delete on pgdispatch.limits to pgdispatch_operator;
-grant update (max_claims, paused, retention, dead_letter_retention, result_bytes, notify_ended) on pgdispatch.settings to pgdispatch_operator;
+grant update (max_claims, paused, retention, dead_letter_retention, result_bytes, workflow_id_bytes, notify_ended) on pgdispatch.settings to pgdispatch_operator;
 -- Postgres sets the time and the role
 grant insert (who, action, subject, details) on pgdispatch.admin_log to pgdispatch_operator;
 grant execute on function

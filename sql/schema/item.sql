@@ -91,7 +91,7 @@ begin
        or length(e.limit_key) not between 1 and 200
        or e.traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
        or e.start_options is not null and not pgdispatch.check_item_options(e.start_options, e.workflow_definition_id)
-       or length(e.workflow_id) not between 1 and 200 or e.workflow_id ~ '[[:cntrl:]]'
+       or octet_length(e.workflow_id) not between 1 and 200 or e.workflow_id ~ '[^ -~]'
        or e.workflow_id ~* '{{ template "reserved_workflow_id" }}'
        or e.attempt_count + e.failure_count + e.lost_lease_count + e.lease_token <> 0
        or num_nonnulls(e.last_error, e.replay_of, e.start_before) > 0

@@ -71,19 +71,22 @@ begin
         ('limit_key', 'workflow_definitions', 'text', 1, 200), ('limit_key_param', 'workflow_definitions', 'text', 1, 200),
         ('input', 'workflow_definitions', 'input', 1, 8), ('workflow_id_policy', 'workflow_definitions', 'policy', 1, 12),
         ('kind', 'workflow_definitions', 'kind', 1, 8),
-        ('workflow_type', 'workflow_definitions', 'bytes', 1, 1000), ('task_queue', 'workflow_definitions', 'bytes', 1, 1000),
-        ('namespace', 'workflow_definitions', 'bytes', 1, 1000), ('plan', 'workspaces,workspace_tiers', 'plan', 1, 63),
+        ('workflow_type', 'workflow_definitions', 'bytes', 1, 1000), ('task_queue', 'workflow_definitions', 'queue', 1, 1000),
+        ('namespace', 'workflow_definitions', 'ascii', 1, 1000), ('plan', 'workspaces,workspace_tiers', 'plan', 1, 63),
         ('max_concurrent_workflows', 'workspaces,workspace_tiers', 'number', 0, 100000),
         ('max_burst_workflows', 'workspaces,workspace_tiers', 'number', 0, 100000),
         ('max_starts_per_second', 'workspaces', 'number', 0.0001, 100000), ('max_concurrent', 'limits', 'number', 0, 100000),
         ('max_attempts', 'workflow_definitions', 'number', 1, 100), ('version', 'workflow_definition_versions', 'number', 1, 2147483647),
         ('execution_timeout', 'workflow_definitions', 'seconds', 1, 315576000), ('max_claims', 'settings', 'number', 0, 100000),
-        ('result_bytes', 'settings', 'number', 0, 65536), ('retention', 'settings', 'seconds', 60, 3155760000),
+        ('result_bytes', 'settings', 'number', 0, 65536), ('workflow_id_bytes', 'settings', 'number', 1, 1000),
+        ('retention', 'settings', 'seconds', 60, 3155760000),
         ('dead_letter_retention', 'settings', 'seconds', 60, 3155760000), ('priority_aging', 'settings', 'seconds', 0, 3155760000)
     ) f (name, tables, kind, low, high)
     cross join lateral (
         select f.name, row ->> f.name as value, case f.kind
             when 'text' then format('of %s to %s characters, without control characters', f.low, f.high)
+            when 'ascii' then format('of %s to %s characters of printable ASCII', f.low, f.high)
+            when 'queue' then format('of %s to %s bytes, without control characters, and not below /_sys/', f.low, f.high)
             when 'bytes' then format('of %s to %s bytes, without control characters', f.low, f.high)
             when 'input' then 'envelope, params, args or payloads'
             when 'policy' then 'reject, reuse or use_existing'
@@ -95,6 +98,8 @@ begin
     where tg_table_name = any (string_to_array(f.tables, ',')) and c.value is not null and not case f.kind
         when 'text' then length(c.value) between f.low and f.high and c.value !~ '[[:cntrl:]]'
         when 'bytes' then octet_length(c.value) between f.low and f.high and c.value !~ '[[:cntrl:]]'
+        when 'ascii' then octet_length(c.value) between f.low and f.high and c.value !~ '[^ -~]'
+        when 'queue' then octet_length(c.value) between f.low and f.high and c.value !~ '[[:cntrl:]]|^/_sys/'
         when 'input' then c.value in ('envelope', 'params', 'args', 'payloads')
         when 'policy' then c.value in ('reject', 'reuse', 'use_existing')
         when 'kind' then c.value in ('workflow', 'activity')

@@ -15,10 +15,11 @@ func TestAChangeOfSettingsIsPrinted(t *testing.T) {
 		"it is like that already: nothing was changed\n\nmax-claims 7\n")
 	require.JSONEq(t,
 		`{"max_claims": 7, "paused": true, "retention": "off", "dead_letter_retention": "off", "result_bytes": 4096,
+			"workflow_id_bytes": 255,
 		"notify_ended": false,
 		"changed": {"paused": [false, true]}}`, d.types("settings", "set", "paused", "true", "-o", "json"))
 	_, errs, _ := d.tries("settings", "set", "max-claim", "7")
-	require.Contains(t, errs, `result-bytes or notify-ended; did you mean "max-claims"?`)
+	require.Contains(t, errs, `workflow-id-bytes or notify-ended; did you mean "max-claims"?`)
 }
 
 func TestNamesMatchWhateverTheirCaseUnlessThatIsAmbiguous(t *testing.T) {

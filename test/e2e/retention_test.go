@@ -10,7 +10,7 @@ import (
 func TestRetentionIsSetReadAndSwitchedOff(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	const rest, last = "max-claims 100\npaused false\n", "result-bytes 4096\nnotify-ended false\n"
+	const rest, last = "max-claims 100\npaused false\n", "result-bytes 4096\nworkflow-id-bytes 255\nnotify-ended false\n"
 	require.Equal(t, rest+"retention off\ndead-letter-retention off\n"+last, d.types("settings", "get"))
 	require.Equal(t, "retention was off and is 30d\n\n"+rest+
 		"retention 30d\ndead-letter-retention off\n"+last,

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
@@ -63,7 +64,23 @@ var asRoles = map[string]func(d *desk) [][]string{
 		return [][]string{{d.running(), "go"}, {d.waiting(), "go", "--payload", "1"}}
 	},
 	"executions resend": func(d *desk) [][]string { return [][]string{{d.givenUp()}} },
-	"items cancel":      func(d *desk) [][]string { return [][]string{{d.waiting()}, {"--workspace", "shop", "--yes"}} },
+	"executions give-up": func(d *desk) [][]string {
+		item := d.running()
+		d.exec(`insert into pgdispatch.missing_executions (execution_id, since, asked_at, young)
+			select execution_id, now(), now(), true from pgdispatch.workflow_execution_queue where id = $1::bigint`, item)
+		return [][]string{{item}}
+	},
+	"items give-up": func(d *desk) [][]string {
+		waiting := d.waiting()
+		d.exec("update pgdispatch.workflow_execution_queue set run_at = now() where id = $1::bigint", waiting)
+		d.exec("update pgdispatch.settings set paused = false, max_claims = 100")
+		for _, item := range d.claims() {
+			d.settles(claim.Release, claim.Settlement{Verb: claim.Release, ID: item.ID, Token: item.Token, Alone: true,
+				Delay: time.Minute})
+		}
+		return [][]string{{waiting}}
+	},
+	"items cancel": func(d *desk) [][]string { return [][]string{{d.waiting()}, {"--workspace", "shop", "--yes"}} },
 	"items purge": func(d *desk) [][]string {
 		return [][]string{{d.completed()}, {"--error", d.failedWith("old"), "--yes"}}
 	},
@@ -86,7 +103,7 @@ var asRoles = map[string]func(d *desk) [][]string{
 	},
 	"settings set": func(d *desk) [][]string {
 		return [][]string{{"max-claims", "50"}, {"paused", "true"}, {"retention", "30d"}, {"dead-letter-retention", "60d"},
-			{"result-bytes", "100"}, {"notify-ended", "true"}}
+			{"result-bytes", "100"}, {"workflow-id-bytes", "1000"}, {"notify-ended", "true"}}
 	},
 	"workspaces create":    plainly("bank"),
 	"workspaces pause":     plainly("shop"),

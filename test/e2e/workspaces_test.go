@@ -219,7 +219,7 @@ func TestShellsCompleteNamesOfWorkspacesAndValuesOfFlags(t *testing.T) {
 		"items list --workspace she": "shed\n:4\n",
 		"items list --state comp":    "pending\nclaimed\ndispatched\ncompleted\nfailed\ncancelled\n:4\n",
 		"dead list --output j":       "table\njson\n:4\n",
-		"settings set pa": "max-claims\npaused\nretention\ndead-letter-retention\nresult-bytes\n" +
+		"settings set pa": "max-claims\npaused\nretention\ndead-letter-retention\nresult-bytes\nworkflow-id-bytes\n" +
 			"notify-ended\n:4\n",
 		"workspaces set-plan shop GOLD":             ":4\n",
 		"workspaces set-plan shop PR":               "PRO\n:4\n",
@@ -254,6 +254,7 @@ func TestReadsAreJSONToo(t *testing.T) {
 	}
 	require.JSONEq(t,
 		`{"max_claims": 100, "paused": false, "retention": "off", "dead_letter_retention": "off", "result_bytes": 4096,
+			"workflow_id_bytes": 255,
 		"notify_ended": false}`,
 		d.types("settings", "get", "-o", "json"))
 }

@@ -4,7 +4,7 @@ package main
 var policy = []mutant{
 	{"outage opens the breaker", "an outage only delays claims for a second",
 		[]edit{{"dispatch.run.updateBreaker",
-			"opened := r.namespaces.trip(now, lane, done.outcome, done.item, told(done.err))",
+			"opened := r.namespaces.trip(now, lane, done.outcome, done.item, told(done.err) || isShared(done.err))",
 			"r.retryAt = time.Now().Add(time.Second); opened := true"}},
 		"./dispatch", "TestOutageIsProbedByOneItemAndBurnsNoAttempts"},
 	{"breaker pauses", "an open breaker lets every claim through",

@@ -9,13 +9,14 @@ import (
 
 // settingNames are the settings that `settings set` changes, in the order of their output.
 var settingNames = []string{"max-claims", "paused", "retention", "dead-letter-retention", "result-bytes",
-	"notify-ended"}
+	"workflow-id-bytes", "notify-ended"}
 
 // showSettings returns the settings as JSON has them, under the names that `settings set` uses, with underscores.
 func showSettings(s operate.Settings) map[string]any {
 	return map[string]any{"max_claims": s.MaxClaims, "paused": s.Paused, "retention": showRetention(s.Retention),
 		"dead_letter_retention": showRetention(s.DeadLetterRetention), "result_bytes": s.ResultBytes,
-		"notify_ended": s.NotifyEnded}
+		"workflow_id_bytes": s.WorkflowIDBytes,
+		"notify_ended":      s.NotifyEnded}
 }
 
 func (a *App) printSettings(s operate.Settings) error {

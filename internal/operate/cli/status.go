@@ -129,6 +129,7 @@ func (a *App) settingsCommand() *cobra.Command {
 			"retention              how long finished items are kept, such as 12h or 30d; off: forever\n" +
 			"dead-letter-retention  how long open dead letters are kept; off: until they are replayed or discarded\n" +
 			"result-bytes           largest result to keep, in bytes, up to 65536; 0: keep no results\n" +
+			"workflow-id-bytes      longest workflow ID that an item may name, in bytes, from 1 to 1000\n" +
 			"notify-ended           true: notify applications of ends on the channel pgdispatch_ended; or false",
 		ValidArgsFunction: completeSetting,
 		RunE: a.withStore(func(ctx context.Context, store *operate.Store, args []string) error {
@@ -151,11 +152,12 @@ func (a *App) settingsCommand() *cobra.Command {
 func parseSetting(name, text string) (operate.Patch, error) {
 	var value any
 	switch name {
-	case "max-claims", "result-bytes":
-		most := map[string]int{"max-claims": operate.MaxMaxClaims, "result-bytes": temporal.MaxResult}[name]
+	case "max-claims", "result-bytes", "workflow-id-bytes":
+		within := map[string][2]int{"max-claims": {0, operate.MaxMaxClaims}, "result-bytes": {0, temporal.MaxResult},
+			"workflow-id-bytes": {1, 1000}}[name]
 		n, err := strconv.Atoi(text)
-		if value = n; err != nil || n < 0 || n > most {
-			return nil, fmt.Errorf("%s is %q: it must be a whole number from 0 to %d", name, text, most)
+		if value = n; err != nil || n < within[0] || n > within[1] {
+			return nil, fmt.Errorf("%s is %q: it must be a whole number from %d to %d", name, text, within[0], within[1])
 		}
 	case "paused", "notify-ended":
 		is, err := strconv.ParseBool(text)
@@ -172,8 +174,8 @@ func parseSetting(name, text string) (operate.Patch, error) {
 			return nil, fmt.Errorf("%s is %q: it must be off, or from 1m to %dd, such as 12h or 30d", name, text, maxDays)
 		}
 	default:
-		return nil, fmt.Errorf("unknown setting %q: use max-claims, paused, retention, dead-letter-retention, result-bytes "+
-			"or notify-ended%s", name, didYouMean(name, settingNames))
+		return nil, fmt.Errorf("unknown setting %q: use max-claims, paused, retention, dead-letter-retention, result-bytes, "+
+			"workflow-id-bytes or notify-ended%s", name, didYouMean(name, settingNames))
 	}
 	return operate.Patch{strings.ReplaceAll(name, "-", "_"): value}, nil
 }

@@ -15,8 +15,10 @@ const itemsNamed = 10
 var changeNames = map[string]string{
 	"max_concurrent_workflows": "limit", "max_starts_per_second": "starts per second",
 	"max_burst_workflows": "burst limit", "max_claims": "max-claims",
-	"dead_letter_retention": "dead-letter-retention", "result_bytes": "result-bytes", "notify_ended": "notify-ended",
-	"replays": "new items",
+	"dead_letter_retention": "dead-letter-retention", "result_bytes": "result-bytes",
+	"workflow_id_bytes": "workflow-id-bytes",
+	"notify_ended":      "notify-ended",
+	"replays":           "new items",
 }
 
 // Changes lists what an entry of the log of changes says, such as "plan: FREE → PRO". It returns nil if details is not
