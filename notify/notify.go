@@ -160,13 +160,31 @@ func (l *Listener) cutDeaf(conn *pgx.Conn) {
 // pings sends a ping each interval, and closes the connection if the ping is not received in time.
 func (l *Listener) pings(ctx context.Context) {
 	ticker := time.NewTicker(l.PingInterval)
-	for {
+	for unsent := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		if l.connected.Load() && l.deaf(ctx) && l.connected.Load() {
+		if !l.connected.Load() {
+			continue
+		}
+
+		deaf, err := l.deaf(ctx)
+		switch {
+		case err == nil && unsent >= unsentOften:
+			l.Log.InfoContext(ctx, "Listener checks itself again")
+			fallthrough
+		case err == nil:
+			unsent = 0
+		case ctx.Err() == nil:
+			if unsent++; unsent == unsentOften {
+				l.Log.WarnContext(ctx, "Listener cannot check itself, because its ping is not sent: notifications may not arrive. "+
+					"The poll still finds new items", "error", err)
+			}
+		}
+
+		if deaf && l.connected.Load() {
 			l.Log.WarnContext(ctx,
 				"Listener did not receive its own ping; reconnecting. Behind a transaction pooler, set PGDISPATCH_LISTEN=off",
 				"waited_ms", l.PingTimeout.Milliseconds())
@@ -175,24 +193,27 @@ func (l *Listener) pings(ctx context.Context) {
 	}
 }
 
-// deaf sends a ping and reports whether it was not received. A ping that cannot be sent proves nothing: the database
-// does not answer then, and a working connection may be impossible to replace.
-func (l *Listener) deaf(ctx context.Context) bool {
+// unsentOften is how many pings in a row must not be sent before that is logged.
+const unsentOften = 2
+
+// deaf sends a ping and reports whether it was not received. A ping that cannot be sent is an error, and proves
+// nothing: the database does not answer then, and a working connection may be impossible to replace.
+func (l *Listener) deaf(ctx context.Context) (deaf bool, err error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, l.PingTimeout,
 		fmt.Errorf("listener's ping timed out after %s", l.PingTimeout))
 	defer cancel()
 	number := l.sent.Add(1)
-	if l.Ping.Ping(bounded, l.pingChannel(), strconv.FormatInt(number, 10)) != nil {
-		return false
+	if err := l.Ping.Ping(bounded, l.pingChannel(), strconv.FormatInt(number, 10)); err != nil {
+		return false, err
 	}
 	for l.acknowledged.Load() < number {
 		select {
 		case <-bounded.Done():
-			return ctx.Err() == nil
+			return ctx.Err() == nil, nil
 		case <-l.echoes:
 		}
 	}
-	return false
+	return false, nil
 }
 
 // cut closes the listener's socket. The pending read returns an error, and pgxlisten reconnects.

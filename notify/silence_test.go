@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgdispatch/pgdispatch/internal/logtest"
 	"github.com/pgdispatch/pgdispatch/internal/looptest"
 	"github.com/pgdispatch/pgdispatch/internal/must"
 )
@@ -203,6 +204,31 @@ func TestPingThatHangsIsGivenUpAndSentAgain(t *testing.T) {
 		})
 		run()
 		s.replaced(t, l, 2, 2*(l.PingInterval+l.PingTimeout)+2*reconnectDelay)
+	})
+}
+
+func TestListener_WarnsOnceWhenItCannotCheckItself(t *testing.T) {
+	t.Parallel()
+	silence(t, func(t *testing.T, s *server, l *Listener, run func()) {
+		var log logtest.Book
+		l.Log = slog.New(&log)
+		frozen := true
+		l.Ping = pingerFunc(func(ctx context.Context, channel, payload string) error {
+			if frozen {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			return s.Ping(ctx, channel, payload)
+		})
+		run()
+		time.Sleep(unsentOften * (l.PingInterval + l.PingTimeout))
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		require.Len(t, log.At(slog.LevelWarn), 1)
+		require.Contains(t, log.At(slog.LevelWarn)[0], "The poll still finds new items")
+		frozen = false
+		time.Sleep(2 * (l.PingInterval + l.PingTimeout))
+		require.Equal(t, []string{"Listening", "Listener checks itself again"}, log.At(slog.LevelInfo))
 	})
 }
 

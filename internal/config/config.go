@@ -22,7 +22,9 @@ type Config struct {
 	Temporal temporal.Target
 	Codec    temporal.CodecTarget
 	// OperatorURL is the database URL of the role for changes in the web view. Empty means that of Database.
-	OperatorURL       string
+	OperatorURL string
+	// OperatorFile is the file that OperatorURL was read from. Empty if it was not read from a file.
+	OperatorFile      string
 	Workers           int
 	Lease             time.Duration
 	PollInterval      time.Duration
@@ -51,7 +53,8 @@ func (c Config) Operator() postgres.Target {
 	if c.OperatorURL == "" {
 		return c.Database
 	}
-	return postgres.Target{URL: c.OperatorURL, Variable: operatorVariable, AllowUnverified: c.Database.AllowUnverified}
+	return postgres.Target{URL: c.OperatorURL, Variable: operatorVariable, File: c.OperatorFile,
+		AllowUnverified: c.Database.AllowUnverified}
 }
 
 // Check refuses settings that contradict each other, and connections to other machines without verified TLS.
@@ -240,6 +243,9 @@ func read(flags *pflag.FlagSet, lookupEnv func(string) (string, bool), options [
 		if err == nil {
 			err = o.set(&c.Config, text)
 		}
+		if path, _ := lookupEnv(name); o.Secret() && name == o.Variable+"_FILE" {
+			o.readFrom(&c.Config, path)
+		}
 		c.texts[o.Flag] = text
 		if err != nil {
 			if o.Secret() {
@@ -275,6 +281,16 @@ func (o Option) text(flags *pflag.FlagSet, lookupEnv func(string) (string, bool)
 		return inFile.text, inFile.place, nil
 	default:
 		return o.Default, o.Variable, nil
+	}
+}
+
+// readFrom notes the file of a database's URL, which new connections read again.
+func (o Option) readFrom(c *Config, path string) {
+	switch o.Flag {
+	case databaseURL.Flag:
+		c.Database.File = path
+	case "operator-database-url":
+		c.OperatorFile = path
 	}
 }
 

@@ -2,6 +2,8 @@ package config
 
 import (
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -269,4 +271,24 @@ func TestVariablesThatAreReadOrSetByOthersAreNotReported(t *testing.T) {
 	require.Empty(t, UnknownVariables(environment))
 	require.Len(t, UnknownVariables(append(slices.Clone(environment), "PGDISPATCH_SERVICE=a", "PGDISPATCH_LEASES=a")),
 		2)
+}
+
+func TestReload_TakesANewLoginInAFileForNoChange(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "url")
+	load := func(url string) Loaded {
+		require.NoError(t, os.WriteFile(file, []byte(url), 0o600))
+		environment := map[string]string{"DATABASE_URL_FILE": file}
+		flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
+		AddFlags(flags, RunOptions)
+		l, err := Load(flags, func(name string) (string, bool) { v, ok := environment[name]; return v, ok })
+		require.NoError(t, err)
+		return l
+	}
+	was := load("postgres://app:first@localhost:5432/shop")
+	require.Equal(t, file, was.Database.File)
+	_, _, refused := was.Reload(load("postgres://app:second@localhost:5432/shop"))
+	require.Empty(t, refused)
+	_, _, refused = was.Reload(load("postgres://app:second@localhost:5432/bank"))
+	require.Equal(t, []string{"database-url"}, refused)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/spf13/pflag"
+
+	"github.com/pgdispatch/pgdispatch/internal/postgres"
 )
 
 // Reloadable are the options that a running replica can reload.
@@ -30,7 +32,7 @@ func (l Loaded) Reload(next Loaded) (with Loaded, changed, refused []string) {
 	for _, o := range RunOptions {
 		with.texts[o.Flag] = l.texts[o.Flag]
 		switch {
-		case o.same(l.texts[o.Flag], next.texts[o.Flag]):
+		case o.same(l.texts[o.Flag], next.texts[o.Flag]), l.renewsLogin(o, next):
 		case !slices.Contains(Reloadable, o.Flag):
 			refused = append(refused, o.Flag)
 		default:
@@ -40,6 +42,15 @@ func (l Loaded) Reload(next Loaded) (with Loaded, changed, refused []string) {
 		}
 	}
 	return with, changed, refused
+}
+
+// renewsLogin reports whether an option is a database's URL in a file of which only user and password have changed.
+// Each new connection reads those.
+func (l Loaded) renewsLogin(o Option, next Loaded) bool {
+	was, is := postgres.Target{URL: l.texts[o.Flag]}, postgres.Target{URL: next.texts[o.Flag]}
+	inFile := o.Flag == databaseURL.Flag && l.Database.File != "" ||
+		o.Flag == "operator-database-url" && l.OperatorFile != ""
+	return inFile && was.Server() == is.Server()
 }
 
 // same reports whether two texts mean the same, such as 60s and 1m.

@@ -125,3 +125,42 @@ func TestANewConnectionReadsItsCertificatesAnew(t *testing.T) {
 	require.NoError(t, os.Remove(path))
 	require.True(t, connects().TLSConfig.RootCAs.Equal(first.RootCAs), "the old certificates stay in use")
 }
+
+func TestTarget_ReadsUserAndPasswordFromItsFileForEachConnection(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "url")
+	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text+"\n"), 0o600)) }
+	const first = "postgres://app:first@localhost:5432/shop"
+	target := Target{URL: first, File: file}
+	login := func() string {
+		config := must.Get(pgx.ParseConfig(first)).In(t)
+		require.NoError(t, target.renew(t.Context(), config))
+		return config.User + ":" + config.Password
+	}
+	write(first)
+	require.Equal(t, "app:first", login())
+	write("postgres://app2:second@localhost:5432/shop")
+	require.Equal(t, "app2:second", login())
+
+	for _, other := range []string{"postgres://app3:x@localhost:5433/shop", "postgres://app3:x@elsewhere:5432/shop",
+		"postgres://app3:x@localhost:5432/bank", "no URL at all", ""} {
+		write(other)
+		require.Equal(t, "app:first", login(), "another address needs a restart: %s", other)
+	}
+	require.NoError(t, os.Remove(file))
+	require.Equal(t, "app:first", login())
+}
+
+func TestTarget_ReadsThePasswordFileForEachConnection(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pgpass")
+	t.Setenv("PGPASSFILE", file)
+	write := func(password string) {
+		require.NoError(t, os.WriteFile(file, []byte("localhost:5432:shop:app:"+password+"\n"), 0o600))
+	}
+	write("first")
+	target := Target{URL: "postgres://app@localhost:5432/shop"}
+	config := must.Get(pgx.ParseConfig(target.URL)).In(t)
+	write("second")
+	require.NoError(t, target.renew(t.Context(), config))
+	require.Equal(t, "second", config.Password)
+}

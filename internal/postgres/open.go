@@ -38,6 +38,9 @@ const unverified = "%s: the connection to %s is %w: it leaves this machine, and 
 type Target struct {
 	URL      string // empty means libpq's PG* variables
 	Variable string // that the URL was read from, for errors; empty means DATABASE_URL
+	// File is the file that the URL was read from. Each new connection reads user and password from it, because
+	// short-lived tokens replace each other there. Empty means that the URL is fixed.
+	File string
 	// AllowUnverified allows connections to other machines without verified TLS.
 	AllowUnverified bool
 }
@@ -89,7 +92,7 @@ func (t Target) OpenPool(ctx context.Context, size int32, settings map[string]st
 	config.PingTimeout = pingTimeout
 	config.MaxConnLifetimeJitter = 5 * time.Minute
 	prepare(config.ConnConfig, settings, t.unset())
-	config.BeforeConnect = t.certify
+	config.BeforeConnect = t.renew
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open pool: %w", err)
@@ -108,6 +111,7 @@ func (t Target) Connect(ctx context.Context, settings map[string]string, warn fu
 		return nil, err
 	}
 	prepare(config, settings, t.unset())
+	t.login(config)
 	if warn != nil {
 		config.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
 			if notice.SeverityUnlocalized == "WARNING" {
@@ -195,13 +199,33 @@ func Redact(err error) error {
 	return errors.New(clean)
 }
 
-// certify reads the certificates for each new connection of a pool, because their files may have changed. If they
-// cannot be read, it keeps the previous ones.
-func (t Target) certify(_ context.Context, connConfig *pgx.ConnConfig) error {
-	if fresh, err := pgx.ParseConfig(t.URL); err == nil && t.verify(fresh) == nil {
+// renew reads the certificates and the password for each new connection of a pool, because their files may have
+// changed. What cannot be read stays as it was.
+func (t Target) renew(_ context.Context, connConfig *pgx.ConnConfig) error {
+	if fresh, err := pgx.ParseConfig(t.URL); err == nil && t.verify(fresh) == nil { // it reads PGPASSFILE, too
 		connConfig.TLSConfig, connConfig.Fallbacks = fresh.TLSConfig, fresh.Fallbacks
+		connConfig.Password = fresh.Password
 	}
+	t.login(connConfig)
 	return nil
+}
+
+// login takes user and password from the file of the URL, if it still leads to the same server and database. Another
+// address needs a restart, because all connections of a replica must lead to one database.
+func (t Target) login(connConfig *pgx.ConnConfig) {
+	if t.File == "" {
+		return
+	}
+	text, err := os.ReadFile(t.File)
+	if err != nil {
+		return
+	}
+	fresh, err := pgx.ParseConfig(strings.TrimSpace(string(text)))
+	if err != nil || fresh.Host != connConfig.Host || fresh.Port != connConfig.Port ||
+		fresh.Database != connConfig.Database {
+		return
+	}
+	connConfig.User, connConfig.Password = fresh.User, fresh.Password
 }
 
 // Certificates returns how the next connection is verified, or nil if it is not.

@@ -143,7 +143,8 @@ func Remedy(err error, namespace string) string {
 	case Code(err) == codes.PermissionDenied:
 		return "allow the API key or certificate of pgdispatch to start workflows in this namespace"
 	case Code(err) == codes.Unauthenticated:
-		return "correct TEMPORAL_API_KEY or the client certificate, and restart the replicas"
+		return "replace the key in the file that TEMPORAL_API_KEY_FILE names, which needs no restart; or correct " +
+			"TEMPORAL_API_KEY or the client certificate, and restart the replicas"
 	default:
 		return ""
 	}

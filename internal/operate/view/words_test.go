@@ -10,6 +10,22 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 )
 
+func TestWaits_NamesWhyAnItemKeepsItsSlot(t *testing.T) {
+	t.Parallel()
+	for want, item := range map[string]operate.Item{
+		"Its start was not answered. It keeps its slot, and is tried again in 2.0 s.": {LastError: "no answer",
+			DueIn: 2 * time.Second},
+		"Its lease expired, so its start may have been sent, or not. It keeps its slot, and is tried again now.": {
+			LastError: "lease of replica-1 expired"},
+		"Its start failed 3 times while others of its namespace started. It keeps its slot, and is tried again now.": {
+			LastError: "no shard", Tries: 3},
+		"It was given up by ann: a replica looks it up in Temporal, and then it ends.": {Tries: 3, GivenUpBy: "ann"},
+	} {
+		item.Status, item.Unanswered = "PENDING", true
+		require.Equal(t, want, Waits(item, operate.Workspace{}, nil, 0, operate.Settings{}))
+	}
+}
+
 func TestAnItemSaysWhyItWaits(t *testing.T) {
 	t.Parallel()
 	waiting := operate.Item{Status: "PENDING"}

@@ -232,6 +232,10 @@ func nowIs(i operate.Item) string {
 	switch {
 	case i.Mark != "":
 		return i.Status + " and " + i.Mark
+	case view.IsUncertain(i):
+		return "PENDING after its lease expired"
+	case i.Status == "PENDING" && i.Tries > 0:
+		return "PENDING after starts that failed"
 	case i.Status == "PENDING" && i.Unanswered:
 		return "PENDING with an unanswered start"
 	}
