@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,16 +137,16 @@ func TestWatcher_KeepsTheSlotOfWhatTemporalDoesNotFind(t *testing.T) {
 		d.missing = func(at time.Duration) (Note, bool, error) {
 			return Note{MissingFor: at, Young: true, Missing: 9, Watched: 9}, true, nil
 		}
-		found := false
+		var found atomic.Bool
 		d.look = func(time.Duration) (temporal.End, bool, error) {
-			if found {
+			if found.Load() {
 				return temporal.End{}, false, nil
 			}
 			return temporal.End{}, false, temporal.ErrMissing
 		}
 		p.Missing = &Missing{Store: d, Temporal: d, Log: slog.New(&p.log)}
 		p.onWait = func(ctx context.Context, _ temporal.Execution) (temporal.End, error) {
-			if !found {
+			if !found.Load() {
 				return temporal.End{}, temporal.ErrMissing
 			}
 			return temporal.End{Outcome: "COMPLETED"}, nil
@@ -155,7 +156,7 @@ func TestWatcher_KeepsTheSlotOfWhatTemporalDoesNotFind(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.Empty(t, p.seen().finished)
-		found = true
+		found.Store(true)
 		time.Sleep(missingPauseCap)
 		synctest.Wait()
 		require.Equal(t, []string{"e1=COMPLETED"}, p.seen().finished)

@@ -46,8 +46,10 @@ func TestOutageIsProbedByOneItemAndBurnsNoAttempts(t *testing.T) {
 		looptest.Pass(outage - time.Second)
 
 		require.Less(t, len(d.seen().claims), int(outage/(2*time.Second)), "it pauses between probes")
-		for n, probe := range d.seen().claims[1:] {
-			require.Equal(t, 1, probe.atMost, "claim %d", n+1)
+		for n, probe := range d.seen().claims {
+			if probe.at > 10*time.Millisecond { // by then several items have failed
+				require.Equal(t, 1, probe.atMost, "claim %d", n)
+			}
 		}
 		require.Empty(t, d.seen().reported)
 		for _, s := range d.settlements() {

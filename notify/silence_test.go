@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,9 +213,9 @@ func TestListener_WarnsOnceWhenItCannotCheckItself(t *testing.T) {
 	silence(t, func(t *testing.T, s *server, l *Listener, run func()) {
 		var log logtest.Book
 		l.Log = slog.New(&log)
-		frozen := true
+		var works atomic.Bool
 		l.Ping = pingerFunc(func(ctx context.Context, channel, payload string) error {
-			if frozen {
+			if !works.Load() {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			}
@@ -226,7 +227,7 @@ func TestListener_WarnsOnceWhenItCannotCheckItself(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Len(t, log.At(slog.LevelWarn), 1)
 		require.Contains(t, log.At(slog.LevelWarn)[0], "The poll still finds new items")
-		frozen = false
+		works.Store(true)
 		time.Sleep(2 * (l.PingInterval + l.PingTimeout))
 		require.Equal(t, []string{"Listening", "Listener checks itself again"}, log.At(slog.LevelInfo))
 	})
