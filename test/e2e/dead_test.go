@@ -243,10 +243,11 @@ func TestAReplayRunsAsAWorkflowOfItsOwn(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
 	s.replica().ready()
-	s.define(s.workspace["PRO"], "refused", "Echo", "/_sys/temporal-sys-queue")
+	refused := s.define(s.workspace["PRO"], "refused", "Echo", s.queue)
+	s.exec("update pgdispatch.workflow_definitions set start_options = $1 where id = $2", neverAccepted, refused)
 	dead := s.enqueue("PRO", "refused", 1)[0]
 	s.eventually(func() bool { return s.statusOf(dead) == "FAILED" }, "Temporal rejects the start")
-	s.exec("update pgdispatch.workflow_definitions set task_queue = $1 where name = 'refused'", s.queue)
+	s.exec("update pgdispatch.workflow_definitions set start_options = null where id = $1", refused)
 	replay := one[string](s, "select r.execution_id::text from pgdispatch.replay($1) r where r.replayed", dead)
 	s.eventually(func() bool { return s.statusOf(replay) == "COMPLETED" }, "the replay completes")
 	run, err := s.client.DescribeWorkflowExecution(t.Context(), "execution-"+replay, "")

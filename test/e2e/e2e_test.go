@@ -141,10 +141,14 @@ func TestPausesHoldLiveAndResumeWithoutAPoll(t *testing.T) {
 	s.eventually(func() bool { return s.statusOf(held) == "COMPLETED" }, "the paused workspace resumes")
 }
 
+// neverAccepted are start options that Temporal refuses: it sets this search attribute itself.
+const neverAccepted = `{"search_attributes": {"StartTime": "2026-01-01T00:00:00Z"}}`
+
 func TestWhatCanNeverStartFailsWithItsReason(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
-	reserved := s.define(s.workspace["PRO"], "reserved", "Echo", "/_sys/temporal-sys-queue")
+	reserved := s.define(s.workspace["PRO"], "reserved", "Echo", s.queue)
+	s.exec("update pgdispatch.workflow_definitions set start_options = $1 where id = $2", neverAccepted, reserved)
 	deletedDefinition := s.define(s.workspace["PRO"], "deleted", "Echo", s.queue)
 	deletedWorkspace := s.addWorkspace("PRO")
 	s.workspace["DELETED"] = deletedWorkspace
@@ -157,7 +161,7 @@ func TestWhatCanNeverStartFailsWithItsReason(t *testing.T) {
 
 	s.replica().ready()
 	for execution, reason := range map[string]string{
-		refused:  "reserved",
+		refused:  "StartTime",
 		orphan:   "workflow definition not found",
 		homeless: "workspace not found",
 		stranger: "used by a workflow that pgdispatch did not start",

@@ -2,15 +2,22 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
@@ -155,4 +162,75 @@ func TestReplica_EndsAnItemThatFailsForLongWhileOthersStart(t *testing.T) {
 			s.requireSlotsMatchTemporal()
 		})
 	}
+}
+
+// BenchmarkStartsBesideItemsThatFail offers four items a second for 15 seconds beside one or three items whose starts
+// always fail, to one replica and to three. It reports the share of the healthy items that were started, and how long
+// the slowest hundredth took from commit to start.
+//
+//	go test -C test ./e2e -run '^$' -bench StartsBesideItemsThatFail -benchtime 1x
+func BenchmarkStartsBesideItemsThatFail(b *testing.B) {
+	fails := map[string]func(ctx context.Context) error{
+		"none":        nil,
+		"unavailable": func(context.Context) error { return serviceerror.NewUnavailable("no hosts are available") },
+		"unknown":     func(context.Context) error { return status.Error(codes.Unknown, "stream terminated") },
+		"data loss":   func(context.Context) error { return serviceerror.NewDataLoss("history is corrupt") },
+		"too large": func(context.Context) error {
+			return status.Error(codes.ResourceExhausted, "gRPC message exceeds maximum size 4194304: 4194400")
+		},
+		"throttled": func(context.Context) error {
+			return serviceerror.NewResourceExhausted(enumspb.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "too many requests")
+		},
+		"hangs": func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+		"forbidden": func(context.Context) error { return serviceerror.NewPermissionDenied("not this one", "") },
+		"not found": func(context.Context) error { return serviceerror.NewNotFound("not this one") },
+	}
+	for _, name := range slices.Sorted(maps.Keys(fails)) {
+		for _, failing := range []int{1, 3} {
+			for _, replicas := range []int{1, 3} {
+				b.Run(fmt.Sprintf("%s/items=%d/replicas=%d", name, failing, replicas), func(b *testing.B) {
+					for b.Loop() {
+						startsBeside(b, fails[name], failing, replicas)
+					}
+				})
+			}
+		}
+	}
+}
+
+func startsBeside(b *testing.B, fails func(ctx context.Context) error, failing, replicas int) {
+	const offered, pace = 60, 250 * time.Millisecond
+	s := newStack(b)
+	var poison sync.Map
+	s.failStarts(func(ctx context.Context, workflowID string) error {
+		if _, is := poison.Load(workflowID); is && fails != nil {
+			return fails(ctx)
+		}
+		return nil
+	})
+	for range replicas {
+		s.replica().ready()
+	}
+	for range failing {
+		s.enqueueAlone("PRO", func(execution string) { poison.Store("execution-"+execution, true) })
+	}
+
+	others, tick := []string{}, time.NewTicker(pace)
+	defer tick.Stop()
+	for n := range offered {
+		others = append(others, s.enqueue([]string{"ENTERPRISE", "PRO"}[n%2], "Echo", 1)...)
+		<-tick.C
+	}
+	var share, slow float64
+	require.NoError(b, s.db.QueryRow(b.Context(), `
+		select count(q.dispatched_at) / count(*)::float8,
+			coalesce(percentile_disc(0.99) within group (
+				order by extract(epoch from e.first_sent_at - q.created_at)), 0)::float8 * 1000
+		from pgdispatch.workflow_execution_queue q left join pgdispatch.workflow_executions e on e.id = q.execution_id
+		where q.execution_id = any ($1)`, others).Scan(&share, &slow))
+	b.ReportMetric(share, "started")
+	b.ReportMetric(slow, "p99-ms")
 }

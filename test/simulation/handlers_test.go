@@ -72,7 +72,7 @@ func claims(w *world, of *replica, tx *simpg.Tx, args []any) table {
 	p := w.proposed(args[4].(string))
 	c := w.tables.Claim(tx, of.n, args[2].(*string) != nil, p)
 	if p.Unanswered > 0 && !slices.ContainsFunc(c.Items, func(i simpg.Item) bool { return i.Unanswered }) {
-		of.passedOverAt = time.Now()
+		of.passedOver = true
 	}
 	return w.claimed(of, c, false)
 }

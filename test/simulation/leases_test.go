@@ -46,6 +46,9 @@ func (l leases) SettleAndClaim(ctx context.Context, started []claim.Settlement,
 		l.loses(item.ID, func(token int64) bool { return token != item.Token })
 	}
 	defer l.locked()()
+	if l.of.passedOver {
+		l.of.passedOver, l.of.passedOverAt = false, time.Now()
+	}
 	for lane, items := range lanes {
 		if allowed, limited := wanted.Namespaces[lane]; limited && items > allowed || len(batch.Items) > wanted.AtMost {
 			l.breaks("%d items of %s are claimed, where %d are wanted", items, lane, allowed)
