@@ -6,13 +6,13 @@
 -- end may have been forgotten, who gave it up (''), and how many young executions of its namespace are missing, of how many
 -- that are watched. No row if it has ended.
 with open as materialized (
-    select e.id, e.namespace, e.started_at from pgdispatch.workflow_executions e
+    select e.id, e.namespace, e.started_at, clock_timestamp() as at_time from pgdispatch.workflow_executions e
     where e.id = $1::text::uuid and e.finished_at is null and e.status = 'RUNNING'
 ), others as materialized (
     select m.missing, m.watched from open o cross join lateral pgdispatch.missing_in(o.namespace, o.id) m
 ), noted as (
     insert into pgdispatch.missing_executions as m (execution_id, since, asked_at, young)
-    select o.id, clock_timestamp(), clock_timestamp(), o.started_at > clock_timestamp() - $2::interval from open o
+    select o.id, o.at_time, o.at_time, o.started_at > o.at_time - $2::interval from open o
     on conflict (execution_id) do update
     set since = case when m.asked_at > excluded.asked_at - interval '3 minutes' then least(m.since, excluded.since) else excluded.since end,
         asked_at = excluded.asked_at, young = excluded.young
