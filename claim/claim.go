@@ -130,7 +130,7 @@ type Wanted struct {
 	AtMost int
 	// Holding is the number of items that the replica holds and that this call does not settle.
 	Holding int
-	// Reserved is how many of these are left to items that were not sent before. The others may repeat unanswered starts.
+	// Reserved is how many of AtMost are left to items that were not sent before. The others may repeat unanswered starts.
 	Reserved int
 	// Named are notification payloads: hints about which workspaces have waiting items.
 	Named []string

@@ -72,14 +72,17 @@ type Missing struct {
 // the execution has ended in either way, and an error only if ctx is cancelled.
 func (m *Missing) Decide(ctx context.Context, execution temporal.Execution) (end temporal.End, ended bool, err error) {
 	var said attempt.Complaint
+	answer := temporal.ErrMissing
 	for pause := missingPause; ; pause = min(2*pause, missingPauseCap) {
-		gone, err := m.Note(ctx, execution)
-		if err == nil && gone {
-			return temporal.Gone(execution.Kind), true, nil
-		}
-		if err != nil && ctx.Err() == nil && said.IsNew(err) {
-			m.Log.WarnContext(ctx, "Cannot decide about an execution that Temporal does not find; it keeps its slot",
-				"execution_id", execution.ID, "error", postgres.Clean(err.Error()))
+		if isMissing(answer) { // silence is no answer, and proves nothing
+			gone, err := m.Note(ctx, execution)
+			if err == nil && gone {
+				return temporal.Gone(execution.Kind), true, nil
+			}
+			if err != nil && ctx.Err() == nil && said.IsNew(err) {
+				m.Log.WarnContext(ctx, "Cannot decide about an execution that Temporal does not find; it keeps its slot",
+					"execution_id", execution.ID, "error", postgres.Clean(err.Error()))
+			}
 		}
 
 		select {
@@ -88,8 +91,8 @@ func (m *Missing) Decide(ctx context.Context, execution temporal.Execution) (end
 		case <-time.After(pause/2 + rand.N(pause/2+1)):
 		}
 
-		end, ended, err := m.Temporal.Look(ctx, execution)
-		if err != nil { // missing still, or no answer
+		end, ended, answer = m.Temporal.Look(ctx, execution)
+		if answer != nil { // missing still, or no answer
 			continue
 		}
 		if err := m.Store.NoteFound(ctx, execution.ID); err != nil && ctx.Err() == nil {

@@ -121,6 +121,23 @@ func TestMissing_BelievesNothingWithoutAnAnswer(t *testing.T) {
 	})
 }
 
+func TestMissing_CountsNoTimeWithoutAnAnswer(t *testing.T) {
+	deciding(t, func(t *testing.T, d *missingDesk) {
+		notes := 0
+		d.missing = func(at time.Duration) (Note, bool, error) {
+			notes++
+			return Note{MissingFor: at, Young: true, Missing: 1, Watched: 1}, true, nil
+		}
+		d.look = func(time.Duration) (temporal.End, bool, error) { return temporal.End{}, false, temporal.ErrAway }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, ended, err := d.Decide(ctx, temporal.Execution{ID: "e1"})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.False(t, ended)
+		require.Equal(t, 1, notes, "only what Temporal answered is noted")
+	})
+}
+
 func TestMissing_EndsWithAnEndThatWasRecordedMeanwhile(t *testing.T) {
 	deciding(t, func(t *testing.T, d *missingDesk) {
 		d.missing = func(time.Duration) (Note, bool, error) { return Note{}, false, nil }

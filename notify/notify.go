@@ -171,17 +171,16 @@ func (l *Listener) pings(ctx context.Context) {
 		}
 
 		deaf, err := l.deaf(ctx)
-		switch {
-		case err == nil && unsent >= unsentOften:
-			l.Log.InfoContext(ctx, "Listener checks itself again")
-			fallthrough
-		case err == nil:
+		was := unsent
+		if unsent++; err == nil {
 			unsent = 0
-		case ctx.Err() == nil:
-			if unsent++; unsent == unsentOften {
-				l.Log.WarnContext(ctx, "Listener cannot check itself, because its ping is not sent: notifications may not arrive. "+
-					"The poll still finds new items", "error", err)
-			}
+		}
+		switch {
+		case err == nil && was >= unsentOften:
+			l.Log.InfoContext(ctx, "Listener checks itself again")
+		case unsent == unsentOften && ctx.Err() == nil:
+			l.Log.WarnContext(ctx, "Listener cannot check itself, because its ping is not sent: notifications may not arrive. "+
+				"The poll still finds new items", "error", err)
 		}
 
 		if deaf && l.connected.Load() {

@@ -114,6 +114,6 @@ func TestReady_IsFalseWhileAllWorkersAreReserved(t *testing.T) {
 	alone.s.Unanswered(alone.now, false)
 	require.True(t, alone.s.Ready(alone.now))
 	require.True(t, alone.s.Propose(alone.now, Want{Free: 3, Reserved: 3}).Empty())
-	require.False(t, alone.s.Ready(alone.now), "the replica would ask again at once, in vain")
+	require.False(t, alone.s.Ready(alone.now), "the replica would ask again at once, and get nothing")
 	require.Equal(t, 2, alone.s.Propose(alone.now, Want{Free: 3, Reserved: 1}).Unanswered)
 }

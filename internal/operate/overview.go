@@ -153,6 +153,10 @@ type Depth struct {
 	SignalsGivenUp int64          `json:"signals_given_up"`
 }
 
+// VanishedRemedy is what a person can do if so many running executions are missing that nothing is started.
+const VanishedRemedy = "check that TEMPORAL_ADDRESS leads to the right cluster, and that its store is not an older " +
+	"copy; if the workflows are gone, `pgdispatch executions give-up --all`"
+
 // NotifyQueueFills reports whether the notification queue is so full that triggers do not notify.
 func (d Depth) NotifyQueueFills() bool { return d.NotifyQueue >= notify.QueueBound }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/pgdispatch/pgdispatch/claim"
 	"github.com/pgdispatch/pgdispatch/dispatch"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
@@ -68,16 +69,12 @@ func (r *replica) sawVanished(vanished []string) {
 	if len(lanes) > 0 {
 		r.log.Error(
 			"Many running executions are missing in Temporal; starting nothing in their namespaces. They keep their slots",
-			"namespaces", vanished, "remedy", missingRemedy)
+			"namespaces", vanished, "remedy", operate.VanishedRemedy)
 	} else {
 		r.log.Info("Temporal finds running executions again; resuming starts")
 	}
 	r.wake.Ring("resume")
 }
-
-// missingRemedy is what a person can do if many running executions are missing.
-const missingRemedy = "check that TEMPORAL_ADDRESS leads to the right cluster, and that its store is not an older " +
-	"copy; if the workflows are really gone, `pgdispatch executions give-up --all`"
 
 // vanishedNamespaces returns the lanes in which nothing is started, because many running executions are missing there.
 func (r *replica) vanishedNamespaces() []string {

@@ -150,11 +150,12 @@ func (i *instruments) addHanding(m *maker) {
 		Meaning: "Items whose start by Temporal is recorded."})
 	i.itemsFailed = m.counterBy(Metric{Name: "pgdispatch_items_failed_total", Unit: "items", Label: "reason",
 		Values: []string{"workspace_not_found", "definition_not_found", "no_version", "holder_lost", "forgotten", "abandoned",
-			"refused",
-			"attempts_exhausted", "workflow_failed", "workflow_timed_out", "workflow_canceled", "workflow_terminated"},
+			"refused", "attempts_exhausted", "workflow_failed", "workflow_timed_out", "workflow_canceled",
+			"workflow_terminated"},
 		Meaning: "Items that failed permanently. `refused`: Temporal can never accept the request; `holder_lost`: " +
 			"three replicas in a row were lost with it; `forgotten`: a start was never answered, and Temporal may " +
-			"have forgotten its workflow; `workflow_…`: how it ended."})
+			"have forgotten its workflow; `abandoned`: its starts failed for minutes while others started, or a person " +
+			"gave it up; `workflow_…`: how it ended."})
 	i.wait = m.histogram(Metric{Name: "pgdispatch_wait_seconds", Unit: "seconds", Buckets: waiting,
 		Meaning: "From when an item was due (insert, run_at, or end of a backoff) until Temporal had its " +
 			"workflow. Includes waiting for capacity."})

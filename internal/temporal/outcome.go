@@ -113,9 +113,8 @@ func isUnregistered(text string) bool {
 // come from gRPC or HTTP, not from Temporal, and each implementation has a text of its own.
 func isTooLarge(text string) bool {
 	for _, says := range []string{
-		"larger than max",                            // Go: both sides
+		"larger than max",                            // Go: both sides; C, and with it Python, Ruby and PHP
 		"gRPC message exceeds maximum size",          // Java
-		"Received message larger than max",           // C, and with it Python, Ruby and PHP
 		"HTTP status code received from server: 413", // a proxy, as Go's client reports it
 	} {
 		if strings.Contains(text, says) {

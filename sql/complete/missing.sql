@@ -46,7 +46,7 @@ $$;
 
 -- function: vanished
 -- The namespaces in which so many executions are missing at once that it is no chance: see complete.Missing. Its limits are
--- those of complete.vanishes.
+-- those of complete.Note.
 create or replace function pgdispatch.vanished() returns text[]
 language sql stable
 as $$

@@ -67,8 +67,8 @@ select m.id, m.execution_id::text, m.action from made m where m.id > 0 order by 
 -- reads
 -- $1 states; $2 workspace and $3 definition: ID or name; $4 part of the error, case-insensitive; enqueued since $5 or,
 -- if that is null, since $6 ago; until $7 or $8, likewise; $9 only items before this ID; $10 at most; $11 only those
--- that wait after a failure; $12 only those that keep their slot while they wait, $13 only those that
--- Temporal does not find. Null filters nothing. Newest first.
+-- that wait after a failure; $12 only those that keep their slot while they wait, $13 only those that Temporal does not
+-- find. Null filters nothing. Newest first.
 select q.id
 from pgdispatch.workflow_execution_queue q
 where ($1::text[] is null or q.status = any ($1::text[]))

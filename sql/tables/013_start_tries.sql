@@ -2,7 +2,7 @@
 -- foreign key to the queue, because its check would run at every update there.
 create table pgdispatch.start_tries (
     item_id     bigint primary key,
-    -- How many starts of it failed in a row while others of its namespace were accepted, and since when.
+    -- How many starts of it failed while others of its namespace were accepted, and since when.
     tries       integer not null default 0,
     since       timestamptz,
     -- When it was last released with a delay, which set its run_at. See bring_back(). Null means never.

@@ -73,8 +73,7 @@ func Concerns(o operate.Overview) []Concern {
 	add(d.FailingAlone > 0, Warning, "see `pgdispatch items show`; `pgdispatch items give-up` ends it",
 		"Starts of %s keep failing while others start. Item %s", Counted(int(d.FailingAlone), "item"), d.FailingAloneFirst)
 	missing := Counted(int(d.Missing), "running execution")
-	add(len(d.Vanished) > 0, Warning, "check that TEMPORAL_ADDRESS leads to the right cluster, and that its store is not "+
-		"an older copy; if the workflows are gone, `pgdispatch executions give-up --all`",
+	add(len(d.Vanished) > 0, Warning, operate.VanishedRemedy,
 		"Temporal does not find %s. So many at once mean that it may be another or an older Temporal: nothing is started "+
 			"in %s.", missing, strings.Join(d.Vanished, ", "))
 	add(d.Missing > 0 && len(d.Vanished) == 0, Notice, "wait; after a minute they count as gone",

@@ -50,11 +50,8 @@ func WhyItWaits(ctx context.Context, read interface {
 	KeyLimitsOf(ctx context.Context, workspaceID, key string) ([]operate.KeyLimit, error)
 	Ahead(ctx context.Context, item int64) (int64, error)
 }, item operate.Item) (string, error) {
-	switch {
-	case item.Status != "PENDING":
-		return "", nil
-	case item.Unanswered:
-		return triedAgain(item), nil
+	if item.Status != "PENDING" || item.Unanswered { // which the item alone says
+		return Waits(item, operate.Workspace{}, nil, 0, operate.Settings{}), nil
 	}
 	settings, err := read.Settings(ctx)
 	if err != nil {
