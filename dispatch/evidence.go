@@ -14,6 +14,12 @@ const (
 	// several is how many different items must fail in a row before their lane counts as failing: one item's fault says
 	// nothing about the others.
 	several = 3
+	// many is how many different items must be refused for want of capacity within a second before their lane counts as
+	// limited. Fewer refusals cost less than a limit would that single items put on all others.
+	many = 10
+	// limitedShare is the share of refused items, of those accepted within the same second, from which on a lane counts
+	// as limited. Below it, repeating what was refused costs less than slowing down.
+	limitedShare = 0.2
 	// mostSuspects bounds what is remembered of items whose starts fail.
 	mostSuspects = 10_000
 )
@@ -42,19 +48,26 @@ func (e *evidence) fails(item int64, before bool) (lane bool) {
 	return len(e.failed) >= several
 }
 
-// throttles records that Temporal refused an item for want of capacity, and reports whether that is the lane's fault:
-// whether it refused several items within a second.
-func (e *evidence) throttles(now time.Time, item int64) (lane bool) {
+// throttles records that Temporal refused an item for want of capacity. It returns how many different items it refused
+// within a second, or zero if this one had failed before: then its failure says nothing about the lane.
+func (e *evidence) throttles(now time.Time, item int64, before bool) (different int) {
+	if before || e.suspects[item] {
+		return 0
+	}
+
 	if e.throttled == nil {
 		e.throttled = map[int64]time.Time{}
 	}
-	e.throttled[item] = now
 	for other, at := range e.throttled {
 		if now.Sub(at) > time.Second {
 			delete(e.throttled, other)
 		}
 	}
-	return len(e.throttled) >= several
+	if _, again := e.throttled[item]; again {
+		return 0
+	}
+	e.throttled[item] = now
+	return len(e.throttled)
 }
 
 // accepts records that the lane accepted an item, or refused it for a reason of its own.
@@ -175,16 +188,6 @@ func (b *backoffs) isAlone(now time.Time, lane string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.all && !b.paused[lane] && b.acceptsOthers(now, lane, now)
-}
-
-// times returns how often in a row an item's start has failed.
-func (b *backoffs) times(item int64) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if t := b.tried[item]; t != nil {
-		return t.times
-	}
-	return 0
 }
 
 // forget forgets an item whose start did not fail.

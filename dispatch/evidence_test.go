@@ -46,6 +46,36 @@ func TestEvidence_ForgetsSuspectsBeyondABound(t *testing.T) {
 	require.LessOrEqual(t, len(e.suspects), mostSuspects)
 }
 
+func TestEvidence_CountsOnlyFirstRefusalsForWantOfCapacity(t *testing.T) {
+	t.Parallel()
+	var e evidence
+	now := time.Now()
+	require.Equal(t, 1, e.throttles(now, 1, false))
+	require.Zero(t, e.throttles(now, 1, false), "the same item again")
+	require.Zero(t, e.throttles(now, 2, true), "it had failed before")
+	require.Equal(t, 2, e.throttles(now.Add(time.Second), 3, false))
+	require.Equal(t, 2, e.throttles(now.Add(1100*time.Millisecond), 4, false), "the first was more than a second ago")
+
+	e.fails(5, false)
+	e.accepts(6)
+	require.Zero(t, e.throttles(now, 5, false), "it failed while another was accepted")
+}
+
+func TestLimiter_ExceedsOnlyIfManyItemsAndAFifthOfTheStartsAreRefused(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	busy := &limiter{}
+	for range 100 {
+		busy.taken.add(now)
+	}
+	require.False(t, busy.exceeds(now, 20), "a fifth")
+	require.True(t, busy.exceeds(now, 21))
+
+	quiet := &limiter{}
+	require.False(t, quiet.exceeds(now, many-1))
+	require.True(t, quiet.exceeds(now, many))
+}
+
 func TestBackoffs_DoubleUpToHalfAMinuteWhileOthersAreAccepted(t *testing.T) {
 	t.Parallel()
 	var b backoffs

@@ -40,6 +40,11 @@ type limiter struct {
 
 func (l *limiter) limits() bool { return l.rate > 0 }
 
+// exceeds reports whether so many refusals of different items within a second show that the rate is too high.
+func (l *limiter) exceeds(now time.Time, refused int) bool {
+	return refused >= many && float64(refused) > limitedShare*l.taken.rate(now)
+}
+
 // learn records the answer to a start that was sent at sent. It reports whether it put a limit on an unlimited replica.
 func (l *limiter) learn(now, sent time.Time, refused bool) (slows bool) {
 	l.answered.add(now)

@@ -211,9 +211,9 @@ func (r *run) updateBreaker(done result) {
 		}
 		return
 	case engine.Throttled:
-		shared := r.namespaces.get(lane).evidence.throttles(now, done.item.ID)
-		if !shared && !limiter.limits() || r.backoffs.times(done.item.ID) > throttledOften {
-			break // the item's fault: others are accepted meanwhile
+		different := r.namespaces.get(lane).evidence.throttles(now, done.item.ID, done.item.Unanswered)
+		if different == 0 || !limiter.limits() && !limiter.exceeds(now, different) {
+			break // the item's fault, or too few refusals to slow the others down
 		}
 		if limiter.learn(now, done.sent, true) {
 			r.Log.Warn("Temporal limits the rate of starts; slowing down. Items stay queued and no attempt is counted",

@@ -165,8 +165,8 @@ func TestReplica_EndsAnItemThatFailsForLongWhileOthersStart(t *testing.T) {
 }
 
 // BenchmarkStartsBesideItemsThatFail offers four items a second for 15 seconds beside one or three items whose starts
-// always fail, to one replica and to three. It reports the share of the healthy items that were started, and how long
-// the slowest hundredth took from commit to start.
+// always fail, or fails a quarter of those that it offers. One replica or three serve one workspace or two. It reports
+// the share of the healthy items that were started, and how long the slowest hundredth took from commit to start.
 //
 //	go test -C test ./e2e -run '^$' -bench StartsBesideItemsThatFail -benchtime 1x
 func BenchmarkStartsBesideItemsThatFail(b *testing.B) {
@@ -191,46 +191,77 @@ func BenchmarkStartsBesideItemsThatFail(b *testing.B) {
 	for _, name := range slices.Sorted(maps.Keys(fails)) {
 		for _, failing := range []int{1, 3} {
 			for _, replicas := range []int{1, 3} {
-				b.Run(fmt.Sprintf("%s/items=%d/replicas=%d", name, failing, replicas), func(b *testing.B) {
-					for b.Loop() {
-						startsBeside(b, fails[name], failing, replicas)
-					}
-				})
+				for _, tenants := range []int{1, 2} {
+					c := besides{fails: fails[name], items: failing, replicas: replicas, tenants: tenants}
+					name := fmt.Sprintf("%s/items=%d/replicas=%d/tenants=%d", name, failing, replicas, tenants)
+					b.Run(name, func(b *testing.B) {
+						for b.Loop() {
+							startsBeside(b, c)
+						}
+					})
+				}
 			}
 		}
 	}
+	for _, replicas := range []int{1, 3} {
+		b.Run(fmt.Sprintf("a quarter unavailable/replicas=%d", replicas), func(b *testing.B) {
+			for b.Loop() {
+				startsBeside(b, besides{fails: fails["unavailable"], aQuarter: true, replicas: replicas, tenants: 1})
+			}
+		})
+	}
 }
 
-func startsBeside(b *testing.B, fails func(ctx context.Context) error, failing, replicas int) {
+// besides are the items that fail beside healthy ones, and who serves how many workspaces.
+type besides struct {
+	fails             func(ctx context.Context) error
+	items             int
+	aQuarter          bool // of the offered items fail, by their IDs
+	replicas, tenants int
+}
+
+func startsBeside(b *testing.B, c besides) {
 	const offered, pace = 60, 250 * time.Millisecond
 	s := newStack(b)
 	var poison sync.Map
 	s.failStarts(func(ctx context.Context, workflowID string) error {
-		if _, is := poison.Load(workflowID); is && fails != nil {
-			return fails(ctx)
+		_, is := poison.Load(workflowID)
+		if (is || c.aQuarter && isOfTheQuarter(workflowID)) && c.fails != nil {
+			return c.fails(ctx)
 		}
 		return nil
 	})
-	for range replicas {
+	for range c.replicas {
 		s.replica().ready()
 	}
-	for range failing {
-		s.enqueueAlone("PRO", func(execution string) { poison.Store("execution-"+execution, true) })
+	plans := []string{"ENTERPRISE", "PRO"}[:c.tenants]
+	for range c.items {
+		s.enqueueAlone(plans[len(plans)-1], func(execution string) { poison.Store("execution-"+execution, true) })
 	}
 
-	others, tick := []string{}, time.NewTicker(pace)
+	var healthy []string
+	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	for n := range offered {
-		others = append(others, s.enqueue([]string{"ENTERPRISE", "PRO"}[n%2], "Echo", 1)...)
+		execution := s.enqueue(plans[n%len(plans)], "Echo", 1)[0]
+		if !c.aQuarter || !isOfTheQuarter("execution-"+execution) {
+			healthy = append(healthy, execution)
+		}
 		<-tick.C
 	}
+
 	var share, slow float64
 	require.NoError(b, s.db.QueryRow(b.Context(), `
 		select count(q.dispatched_at) / count(*)::float8,
 			coalesce(percentile_disc(0.99) within group (
 				order by extract(epoch from e.first_sent_at - q.created_at)), 0)::float8 * 1000
 		from pgdispatch.workflow_execution_queue q left join pgdispatch.workflow_executions e on e.id = q.execution_id
-		where q.execution_id = any ($1)`, others).Scan(&share, &slow))
+		where q.execution_id = any ($1)`, healthy).Scan(&share, &slow))
 	b.ReportMetric(share, "started")
 	b.ReportMetric(slow, "p99-ms")
+}
+
+// isOfTheQuarter reports whether an ID is one of a quarter of all, as those of one history shard of four are.
+func isOfTheQuarter(workflowID string) bool {
+	return strings.ContainsRune("0123", rune(workflowID[len(workflowID)-1]))
 }
