@@ -3,7 +3,7 @@
 //
 // Most methods of a Store execute one statement, which is defined in package sql. If a method succeeds, its effect is
 // committed. If it returns an error, the effect may still be committed, because a response can be lost after the
-// commit. Callers need not know which: the lease of a lost claim expires, and repeating a settle changes nothing.
+// commit. Callers need not know which: GiveBack takes a lost claim back, and repeating a settle changes nothing.
 package claim
 
 import (
@@ -172,6 +172,9 @@ type Batch struct {
 	Room int
 	// Shared reports whether another replica has claimed items since this one's last claim.
 	Shared bool
+	// Forgot reports that the database may have forgotten commits: it crashed or was promoted since this replica's last
+	// claim. Items may be leased in this replica's name that it has settled: see GiveBack.
+	Forgot bool
 	// Paused reports whether the settings pause all claims.
 	Paused bool
 	// AtCapacity lists workspaces that are at their limit and have more items waiting. A workspace is listed once until
@@ -261,6 +264,21 @@ func (s *Store) Heartbeat(ctx context.Context, held []Held) ([]int64, error) {
 		}
 		return renewed, err
 	})
+}
+
+// GiveBack takes back the items that are leased in this replica's name and that it does not hold, and returns their
+// IDs: the answer to their claim was lost, or a failover of the database has forgotten how they were settled. Their
+// starts may have been sent, so they keep their slots. It must not be called during a claim.
+func (s *Store) GiveBack(ctx context.Context, held []Held) ([]int64, error) {
+	s.memory.mu.Lock()
+	drawn := s.memory.drawn
+	s.memory.mu.Unlock()
+
+	tokens := make([]int64, len(held))
+	for n, h := range held {
+		tokens[n] = h.Token
+	}
+	return s.ids(ctx, "give back items", sql.Text("give_back"), s.Owner, tokens, drawn)
 }
 
 // Behind reports whether another item that names the same workflow ID is to be started before this claimed one.

@@ -76,6 +76,7 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 	}
 	now := m.now()
 	batch.Arrived, batch.Paused = m.arrived, m.schedule.Paused()
+	batch.Forgot, m.forgot = m.forgot, false
 	for _, f := range m.schedule.Full(now) {
 		batch.AtCapacity = append(batch.AtCapacity,
 			Full{WorkspaceID: uuid.UUID(f.Workspace).String(), Active: f.Active, Limit: f.Limit})

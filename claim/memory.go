@@ -48,6 +48,7 @@ type memory struct {
 	oldestAt   time.Time // the first look that saw it
 	carefulTo  time.Time
 	setBack    bool                         // since the current claim began
+	forgot     bool                         // the last load found another epoch
 	drawn      int64                        // the last lease token that was drawn, as of the last claim
 	arrived    int                          // items that looks have found since the current claim began
 	limited    map[string]int               // Wanted.Namespaces of the last claim

@@ -200,10 +200,13 @@ func (s *Store) readWaiting(ctx context.Context, page unread, queues int) (found
 func (s *Store) load(ctx context.Context) error {
 	m := &s.memory
 	m.seen, m.unread = "", []unread{{}}
-	var err error
-	if m.epoch, err = postgres.Value[*string](ctx, s.Pool, "read the epoch", sql.Text("epoch")); err != nil {
+	epoch, err := postgres.Value[*string](ctx, s.Pool, "read the epoch", sql.Text("epoch"))
+	if err != nil {
 		return err
 	}
+	m.forgot = m.forgot || m.epoch != nil && (epoch == nil || *epoch != *m.epoch)
+	m.epoch = epoch
+
 	for more := true; more; {
 		asked, page := time.Now(), m.unread[0]
 		found, all, err := s.readWaiting(ctx, page, loadQueues)

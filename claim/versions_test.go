@@ -128,6 +128,17 @@ func TestAClaimThatFindsAnotherEpochIsFollowedByALoad(t *testing.T) {
 	require.Len(t, batch.Items, 1)
 	require.Zero(t, batch.LookAgainIn, "the crash may have lost what the memory knows")
 	require.Empty(t, b.memory.seen)
+	require.True(t, b.want(Wanted{AtMost: 1, Quiet: true}).Forgot)
+	require.False(t, b.want(Wanted{AtMost: 1, Quiet: true}).Forgot, "it is told once")
+}
+
+// Nothing waits, so that no claim is sent.
+func TestALoadThatFindsAnotherEpochTellsThatCommitsMayBeForgotten(t *testing.T) {
+	b := newBench(t)
+	require.False(t, b.want(Wanted{AtMost: 1, Look: true}).Forgot, "the first load knows of nothing before")
+	b.Execute("delete from pgdispatch.epoch") // as a crash does
+	require.True(t, b.want(Wanted{AtMost: 1, Look: true}).Forgot)
+	require.False(t, b.want(Wanted{AtMost: 1, Look: true}).Forgot)
 }
 
 func TestMemoryOfVersionsIsBounded(t *testing.T) {

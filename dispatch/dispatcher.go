@@ -28,6 +28,8 @@ type Store interface {
 	SettleAndClaim(ctx context.Context, started []claim.Settlement, wanted claim.Wanted) (claim.Batch, []int64, error)
 	Heartbeat(ctx context.Context, held []claim.Held) ([]int64, error)
 	Settle(ctx context.Context, verb claim.Verb, batch []claim.Settlement) ([]int64, error)
+	// GiveBack takes back what is leased in this replica's name and not among held. It is not called during a claim.
+	GiveBack(ctx context.Context, held []claim.Held) ([]int64, error)
 	// Behind reports whether another item of the same workflow ID is to be started before this one.
 	Behind(ctx context.Context, itemID int64) (bool, error)
 	// Hasten makes items due now that wait because their starts failed.
@@ -74,6 +76,8 @@ const (
 	cappedAgain = 250 * time.Millisecond
 	// settleGrace is how long after DrainTimeout settling is still retried while the database does not answer.
 	settleGrace = 3 * time.Second
+	// giveBackTimeout bounds the statement that gives back what the replica does not hold.
+	giveBackTimeout = 5 * time.Second
 )
 
 // Dispatcher claims items and dispatches them. Its fields must be set before Run and must not change afterwards.
@@ -148,6 +152,11 @@ type run struct {
 	errorGap         retry.Backoff // nil if the last claim was answered
 	retryAt          time.Time
 	dueAt            time.Time // when the next item becomes due; zero if none does
+	// given are the claims of the items that workers have. One item may be among them twice, if its first claim was lost.
+	given map[claim.Held]bool
+	// giveBackAt is when to give back what the replica does not hold, and strayUntil until when a claim without an answer
+	// may still be executed. Zero if all of its leases are known.
+	giveBackAt, strayUntil time.Time
 }
 
 // result is what a dispatch reports to the claim loop.
@@ -178,6 +187,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		idle:        d.Workers,
 		expectsWork: true,
 		look:        true,
+		given:       map[claim.Held]bool{},
 		namespaces: namespaces{inUse: d.Namespaces, reached: d.Reached, answered: d.Answered,
 			refused: d.RefusedNamespace, vanished: d.Vanished},
 	}

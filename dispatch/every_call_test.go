@@ -163,6 +163,25 @@ func (f *troubled) Heartbeat(ctx context.Context, held []claim.Held) ([]int64, e
 	return renewed, nil
 }
 
+func (f *troubled) GiveBack(_ context.Context, held []claim.Held) ([]int64, error) {
+	met := f.meet("give back")
+	if met == troubletest.Unsent {
+		return nil, troubletest.Err
+	}
+	var given []int64
+	f.expire(func(item claim.Item) bool {
+		lost := !slices.Contains(held, claim.Held{ID: item.ID, Token: item.Token})
+		if lost {
+			given = append(given, item.ID)
+		}
+		return lost
+	})
+	if met == troubletest.Unanswered {
+		return nil, troubletest.Err
+	}
+	return given, nil
+}
+
 // Hasten fails or not; what it does not hasten waits for its time.
 func (f *troubled) Hasten(ctx context.Context, itemIDs []int64) error {
 	if f.meet("hasten") == troubletest.Unsent {

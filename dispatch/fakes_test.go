@@ -33,6 +33,7 @@ type desk struct {
 	onStart     func(ctx context.Context, item claim.Item) (string, error)
 	onFind      func(ctx context.Context, item claim.Item) (string, bool, error)
 	onBehind    func(itemID int64) (bool, error)
+	onGiveBack  func(held []claim.Held) ([]int64, error)
 
 	mu       sync.Mutex
 	enqueued int64 // the ID of the newest item
@@ -44,12 +45,13 @@ type desk struct {
 
 // record holds the calls of the fakes.
 type record struct {
-	claims   []claimCall
-	limits   []map[string]int // of each claim
-	beats    []beatCall
-	settles  []settleCall
-	reported []string // the executions reported to Dispatched
-	busiest  int      // maximum of concurrent starts
+	claims    []claimCall
+	limits    []map[string]int // of each claim
+	beats     []beatCall
+	settles   []settleCall
+	givenBack []giveBackCall
+	reported  []string // the executions reported to Dispatched
+	busiest   int      // maximum of concurrent starts
 }
 
 type (
@@ -64,6 +66,10 @@ type (
 	beatCall struct {
 		at  time.Duration
 		ids []int64
+	}
+	giveBackCall struct {
+		at   time.Duration
+		held []claim.Held
 	}
 	settleCall struct {
 		at    time.Duration
@@ -271,6 +277,16 @@ func (f fakeStore) Heartbeat(_ context.Context, held []claim.Held) ([]int64, err
 		return f.onHeartbeat(held)
 	}
 	return ids, nil
+}
+
+func (f fakeStore) GiveBack(_ context.Context, held []claim.Held) ([]int64, error) {
+	f.mu.Lock()
+	f.book.givenBack = append(f.book.givenBack, giveBackCall{f.now(), held})
+	f.mu.Unlock()
+	if f.onGiveBack != nil {
+		return f.onGiveBack(held)
+	}
+	return nil, nil
 }
 
 func (f fakeStore) Behind(_ context.Context, itemID int64) (bool, error) {

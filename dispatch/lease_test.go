@@ -49,6 +49,66 @@ func TestLostLeaseStopsItsWorkerAndSettlesNothing(t *testing.T) {
 	})
 }
 
+func TestDispatcher_GivesBackWhatAClaimWithoutAnAnswerHasTaken(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.enqueue(1)
+		d.StartTimeout, d.onStart = time.Minute, starts(25*time.Second)
+		claims := 0
+		d.onClaim = func(atMost int) (claim.Batch, error) {
+			if claims++; claims == 2 {
+				return claim.Batch{}, errors.New("connection reset")
+			}
+			return fakeStore{d}.take(claim.Wanted{AtMost: atMost}), nil
+		}
+		d.onGiveBack = func([]claim.Held) ([]int64, error) { return []int64{7}, nil }
+		d.run()
+		looptest.Pass(time.Second)
+		require.Empty(t, d.seen().givenBack, "all claims were answered")
+
+		d.rings(WakePoll)
+		looptest.Pass(50 * time.Second)
+		calls := d.seen().givenBack
+		require.Len(t, calls, 4, "at once, and while the claim may still be executed")
+		for n, call := range calls[:3] {
+			require.Equal(t, []claim.Held{{ID: 1, Token: 1}}, call.held)
+			require.InDelta(t, time.Second+time.Duration(n)*d.Lease/3, call.at, float64(time.Second))
+		}
+		require.Contains(t, d.log.At(slog.LevelWarn),
+			"Gave back items whose claims, or the ends of them, were lost; their starts are repeated")
+	})
+}
+
+func TestDispatcher_GivesBackWhatAFailoverHasBroughtBack(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.enqueue(1)
+		d.onStart = starts(time.Minute)
+		forgot := false
+		d.onClaim = func(atMost int) (claim.Batch, error) {
+			batch := fakeStore{d}.take(claim.Wanted{AtMost: atMost})
+			batch.Forgot, forgot = forgot, false
+			return batch, nil
+		}
+		d.onGiveBack = func([]claim.Held) ([]int64, error) {
+			if len(d.seen().givenBack) == 1 {
+				return nil, errors.New("connection refused")
+			}
+			return nil, nil
+		}
+		d.run()
+		looptest.Pass(time.Second)
+		forgot = true
+		d.enqueue(1)
+		d.rings(WakePoll)
+		looptest.Pass(time.Second)
+		require.Len(t, d.seen().givenBack, 1)
+		require.Equal(t, []claim.Held{{ID: 1, Token: 1}, {ID: 2, Token: 1}}, d.seen().givenBack[0].held,
+			"one that was claimed just now, too")
+
+		looptest.Pass(claimErrorCap)
+		require.Len(t, d.seen().givenBack, 2, "it is repeated after an error")
+	})
+}
+
 func TestStartThatSucceedsAfterItsLeaseIsLostSettlesNothing(t *testing.T) {
 	type row struct {
 		takes   time.Duration

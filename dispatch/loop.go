@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
@@ -20,6 +21,9 @@ func (r *run) claims(ctx context.Context) {
 		if !r.dueAt.IsZero() && !now.Before(r.dueAt) {
 			// Checked here as well, because another event at the same moment may have won the select.
 			r.expectsWork, r.look, r.dueAt, source = true, true, time.Time{}, "timer"
+		}
+		if !r.giveBackAt.IsZero() && !now.Before(r.giveBackAt) {
+			r.giveBack(ctx)
 		}
 		r.free(ctx, now)
 		r.reportPauses()
@@ -87,6 +91,9 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 	if carries {
 		r.endStarted(settled)
 	}
+	if r.errorGap != nil || batch.Forgot {
+		r.giveBackAt, r.strayUntil = time.Now(), time.Now().Add(r.Lease)
+	}
 	if r.errorGap != nil {
 		r.Log.InfoContext(ctx, "Claims succeed again")
 		r.errorGap, r.retryAt = nil, time.Time{}
@@ -119,6 +126,7 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 		if item.Unanswered {
 			r.repeating++
 		}
+		r.given[claim.Held{ID: item.ID, Token: item.Token}] = true
 		r.items <- item
 	}
 }
@@ -141,8 +149,8 @@ func (r *run) ask(ctx context.Context, started []claim.Settlement, wanted claim.
 // timer fires when the loop has to act without a wake-up: an item becomes due or a pause ends.
 func (r *run) timer(now time.Time) <-chan time.Time {
 	var at time.Time
-	for _, candidate := range r.namespaces.until([]time.Time{r.dueAt, r.retryAt, r.sleeper.lookAt, r.sleeper.leaveAt,
-		r.gather.until, r.gathersUntil()}) {
+	for _, candidate := range r.namespaces.until([]time.Time{r.dueAt, r.retryAt, r.giveBackAt, r.sleeper.lookAt,
+		r.sleeper.leaveAt, r.gather.until, r.gathersUntil()}) {
 		if candidate.After(now) && (at.IsZero() || candidate.Before(at)) {
 			at = candidate
 		}
@@ -176,6 +184,7 @@ func (r *run) takeBack(done result) {
 		r.idle++
 	}
 	if done.item != nil {
+		delete(r.given, claim.Held{ID: done.item.ID, Token: done.item.Token})
 		r.namespaces.get(done.item.Lane()).busy--
 		if done.item.Unanswered {
 			r.repeating--
@@ -313,6 +322,38 @@ func (r *run) claimFailed(ctx context.Context, err error) {
 	r.failing.Store(&err)
 	pause, _ := r.errorGap.Next()
 	r.retryAt = time.Now().Add(pause)
+}
+
+// giveBack gives back what is leased in this replica's name and not held by it, because a claim's answer was lost or
+// the database has forgotten how it was settled. Until they expire, such leases would count towards W. It does so again
+// while a claim without an answer may still be executed.
+func (r *run) giveBack(ctx context.Context) {
+	held := r.held.all()
+	for given := range r.given {
+		if !slices.Contains(held, given) {
+			held = append(held, given) // its worker is about to hold it
+		}
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
+	defer cancel()
+	var items []int64
+	var err error
+	panicked := contained(r.Log, "giving back", func() { items, err = r.Store.GiveBack(within, held) })
+
+	again := r.Lease / 3
+	if err = cmp.Or(err, panicked); err != nil {
+		again = claimErrorCap
+		r.Log.WarnContext(ctx, "Cannot give back items whose claims were lost; they wait for their leases to expire",
+			"error", err)
+	}
+	if len(items) > 0 {
+		r.expectsWork, r.look = true, true
+		r.Log.WarnContext(ctx, "Gave back items whose claims, or the ends of them, were lost; their starts are repeated",
+			"items", len(items))
+	}
+	if r.giveBackAt = time.Now().Add(again); r.giveBackAt.After(r.strayUntil) {
+		r.giveBackAt = time.Time{}
+	}
 }
 
 // Failing returns the error of the last claim, or nil if it succeeded.

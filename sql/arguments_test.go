@@ -92,6 +92,8 @@ func own(verb string, id int64, execution, workspace string) [][]any {
 		return [][]any{{"replica-1", "dev", 4, lease, "default", `{"busy": 1}`}}
 	case "park":
 		return [][]any{{id, "no"}}
+	case "give_back":
+		return [][]any{{"replica-1", []int64{7}, 1000}}
 	case "release_unread":
 		return [][]any{{"replica-1", 0, 1000}}
 	case "stall_record":

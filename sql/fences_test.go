@@ -88,6 +88,32 @@ func TestAReleaseThatIsExecutedLateLeavesWhatItsOwnerHasClaimedSince(t *testing.
 	require.EqualValues(t, 1, f.count("workflow_execution_queue where attempt_count = 2"), "the released one's")
 }
 
+// Its claim's answer was lost, or a failover has forgotten that it was settled.
+func TestGiveBack_TakesBackWhatItsOwnerDoesNotHold(t *testing.T) {
+	f := open(t)
+	w := f.tenant("PRO")
+	f.items(w, 5)
+	lost, held, expired, dispatched, others := f.claim(1), f.claim(1), f.claim(1), f.claim(1), f.claim(1)
+	f.dispatched(dispatched)
+	f.set("claimed_by = 'replica-2'", others.ids()...)
+	f.expire(expired.ids()...)
+
+	last := f.lastToken()
+	require.Empty(t, all[int64](f, sql.Text("give_back"), "replica-1", held.tokens(), lost.tokens()[0]-1),
+		"the statement is executed late, and the replica has claimed since")
+	require.Equal(t, lost.ids(), all[int64](f, sql.Text("give_back"), "replica-1", held.tokens(), last))
+	require.Equal(t, []string{"PENDING", "CLAIMED", "CLAIMED", "DISPATCHED", "CLAIMED"}, []string{f.status(lost.ids()[0]),
+		f.status(held.ids()[0]), f.status(expired.ids()[0]), f.status(dispatched.ids()[0]), f.status(others.ids()[0])})
+	require.Empty(t, f.dispatched(lost), "a late settle by its old holder changes nothing")
+	require.Zero(t, f.count("workflow_execution_queue where lost_lease_count > 0"))
+
+	again := f.claim(1)
+	require.Equal(t, lost.ids(), again.ids(), "it kept its slot")
+	require.True(t, again.Items[0].Unanswered)
+	require.Empty(t, all[int64](f, sql.Text("give_back"), "replica-1", append(held.tokens(), again.tokens()...),
+		f.lastToken()))
+}
+
 // The condition that a dispatcher waits for before it sleeps: see functions/wake.sql.
 func TestWhoeverWasToldThatNobodySleepsKeepsTheGateToItsEnd(t *testing.T) {
 	must.Each(t, map[string]func(in fixture, w tenant, waiting int64){

@@ -15,6 +15,30 @@ where q.id = held.id
   and q.lease_expires_at > clock_timestamp()
 returning q.id
 
+-- name: give_back
+-- CLAIMED -> PENDING
+-- $1 owner, $2 the tokens that it holds, $3 the last token that was drawn. Takes back what else is claimed in its name: the
+-- answer to that claim was lost, or a failover forgot how the claim was settled. A start may have been sent, so the item
+-- keeps its slot until its start is answered. Postgres may execute this late, when the owner holds other items: their
+-- tokens are greater. A row that another transaction is moving is skipped, as is one whose lease has expired: see requeue.
+update pgdispatch.workflow_execution_queue q
+set status = 'PENDING',
+    lease_token = nextval('pgdispatch.lease_tokens'),
+    outcome_unknown = true,
+    last_error = 'the claim by ' || q.claimed_by || ', or its end, was lost',
+    claimed_by = null,
+    claimed_at = null,
+    lease_expires_at = null
+where q.id in (
+    select l.id
+    from pgdispatch.workflow_execution_queue l
+    where l.stage in ('HOLDS', 'DOUBT') and l.lease_token >= (select t.leased_from from pgdispatch.mark_trim t)
+      and l.status = 'CLAIMED' and l.claimed_by = $1 and l.lease_token <> all ($2::bigint[])
+      and l.lease_token <= $3
+      and l.lease_expires_at > clock_timestamp()
+    for update skip locked)
+returning q.id
+
 -- name: behind
 -- reads
 -- $1 a claimed item that names a workflow ID. Returns whether another item of the same one is to be started first: one

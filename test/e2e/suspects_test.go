@@ -234,6 +234,7 @@ func startsBeside(b *testing.B, c besides) {
 	for range c.replicas {
 		s.replica().ready()
 	}
+	s.exec("update pgdispatch.workspaces set max_concurrent_workflows = 100") // those that fail keep their slots
 	plans := []string{"ENTERPRISE", "PRO"}[:c.tenants]
 	for range c.items {
 		s.enqueueAlone(plans[len(plans)-1], func(execution string) { poison.Store("execution-"+execution, true) })
@@ -264,4 +265,65 @@ func startsBeside(b *testing.B, c besides) {
 // isOfTheQuarter reports whether an ID is one of a quarter of all, as those of one history shard of four are.
 func isOfTheQuarter(workflowID string) bool {
 	return strings.ContainsRune("0123", rune(workflowID[len(workflowID)-1]))
+}
+
+// BenchmarkStartsAfterAnOutage offers four items a second during an outage of 45 seconds, to one replica and to three:
+// Temporal refuses connections, answers nothing, or fails all calls. It reports how long after its end the last of the
+// items was started.
+//
+//	go test -C test ./e2e -run '^$' -bench StartsAfterAnOutage -benchtime 1x
+func BenchmarkStartsAfterAnOutage(b *testing.B) {
+	for _, kind := range []string{"no connection", "no answer", "failing calls"} {
+		for _, replicas := range []int{1, 3} {
+			b.Run(fmt.Sprintf("%s/replicas=%d", kind, replicas), func(b *testing.B) {
+				for b.Loop() {
+					startsAfter(b, kind, replicas)
+				}
+			})
+		}
+	}
+}
+
+func startsAfter(b *testing.B, kind string, replicas int) {
+	const lasts, pace = 45 * time.Second, 250 * time.Millisecond
+	s := newStack(b)
+	var out atomic.Bool
+	s.intercept(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		switch {
+		case !out.Load():
+			return handler(ctx, request)
+		case kind == "failing calls":
+			return nil, serviceerror.ToStatus(serviceerror.NewUnavailable("no hosts are available")).Err()
+		default:
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	})
+	proxy := newProxy(b, s.temporal)
+	s.temporal = proxy.Address
+	for range replicas {
+		s.replica().ready()
+	}
+
+	out.Store(true)
+	if kind == "no connection" {
+		proxy.down()
+	}
+	var executions []string
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for n := range int(lasts / pace) {
+		executions = append(executions, s.enqueue([]string{"ENTERPRISE", "PRO"}[n%2], "Echo", 1)...)
+		<-tick.C
+	}
+	ended := one[time.Time](s, "select clock_timestamp()")
+	out.Store(false)
+	proxy.up()
+
+	s.eventually(func() bool {
+		return one[int](s, `select count(*)::int from pgdispatch.workflow_execution_queue
+			where execution_id = any ($1) and dispatched_at is null`, executions) == 0
+	}, "all items are started")
+	b.ReportMetric(one[float64](s, `select extract(epoch from max(dispatched_at) - $2)::float8
+		from pgdispatch.workflow_execution_queue where execution_id = any ($1)`, executions, ended), "last-start-s")
 }

@@ -10,7 +10,7 @@ var suspects = []mutant{
 		"./dispatch", "TestEvidence_NeedsSeveralItemsThatFailInARow"},
 	{"one throttled item is no limit", "an item that Temporal always throttles slows all others down",
 		[]edit{{"dispatch.run.updateBreaker",
-			"different == 0 || !limiter.limits() && !limiter.exceeds(now, different)", "false"}},
+			"different == 0 || !limiter.limits() && !limiter.exceeds(now, different)", "different < 0"}},
 		"./dispatch", "TestDispatcher_StartsOthersAtOnceBesideAnItemThatAlwaysFails"},
 	{"items throttled before are no evidence", "an item that Temporal always throttles counts as its namespace's limit",
 		[]edit{{"dispatch.evidence.throttles", "if before || e.suspects[item] {", "if false {"}},

@@ -31,8 +31,9 @@ func init() {
 		"dispatched": settles("dispatched"), "retry": settles("retry"), "release": settles("release"),
 		"fail":      settles("fail"),
 		"hasten":    hasten,
-		"heartbeat": heartbeat, "release_unread": releaseUnread, "last_token": lastToken, "unlocked": unlocked,
-		"look": look, "load": load, "arrivals": arrivals, "epoch": epoch, "enqueued_before": enqueuedBefore,
+		"heartbeat": heartbeat, "give_back": giveBack, "release_unread": releaseUnread, "last_token": lastToken,
+		"unlocked": unlocked,
+		"look":     look, "load": load, "arrivals": arrivals, "epoch": epoch, "enqueued_before": enqueuedBefore,
 		"node_ids": nodeIDs,
 		"sweep":    sweep, "bring_back": bringBack,
 		"finish": finish, "finish_all": finishAll, "adopt": adopt, "swap_watches": swapWatches,
@@ -258,6 +259,12 @@ func hasten(w *world, of *replica, tx *simpg.Tx, args []any) table {
 	hastened := w.tables.Hasten(tx, args[0].([]int64))
 	w.say("%s hastens %v: %v", of.name, args[0], hastened)
 	return idRows(hastened)
+}
+
+func giveBack(w *world, of *replica, tx *simpg.Tx, args []any) table {
+	given := w.tables.GiveBack(tx, of.n, args[1].([]int64), args[2].(int64))
+	w.say("%s gives back what it does not hold: %v", of.name, given)
+	return idRows(given)
 }
 
 func releaseUnread(w *world, of *replica, tx *simpg.Tx, args []any) table {

@@ -49,10 +49,12 @@ func last(e schedule.Entry) int {
 	return 0
 }
 
-// overtaken says since when claims give other items though an unanswered start is due, and how many have.
+// overtaken says since when claims give other items though an unanswered start is due, and how many have. token is its
+// last claim's: after another claim of it, the count begins again.
 type overtaken struct {
 	since  time.Time
 	claims int
+	token  int64
 }
 
 // late reports whether that is too much: a replica whose claim has put the item back learns of it by its next look,
@@ -61,8 +63,8 @@ func (o overtaken) late(now time.Time) bool {
 	return o.claims > 8 && now.Sub(o.since) > 12*time.Second
 }
 
-// checkUnanswered checks that unanswered starts are repeated before other items are started. A replica that repeats one
-// already may leave the others to other replicas.
+// checkUnanswered checks that unanswered starts are repeated before other items are started. A replica that repeats
+// one, of those that it has or takes, may leave the others to other replicas.
 func (s *Postgres) checkUnanswered(owner int, taken, given []*itemRow) {
 	repeats := func(r *itemRow) bool { return r.status == rowClaimed && r.owner == owner && r.unknown }
 	if slices.ContainsFunc(s.rows, repeats) {
@@ -73,11 +75,12 @@ func (s *Postgres) checkUnanswered(owner int, taken, given []*itemRow) {
 		switch {
 		case !due || slices.ContainsFunc(taken, func(o *itemRow) bool { return o.id == r.id }):
 			delete(s.overtaken, r.id)
-		case len(given) > 0:
-			o, found := s.overtaken[r.id]
-			if o.claims++; !found {
-				o.since = s.now
+		case len(given) > 0 && len(given) == len(taken):
+			o := s.overtaken[r.id]
+			if o.token != r.token || r.due.After(o.since) {
+				o = overtaken{since: s.now, token: r.token}
 			}
+			o.claims++
 			if s.overtaken[r.id] = o; o.late(s.now) && s.Lies != "leases end early" {
 				s.broken = fmt.Sprintf("the unanswered start of item %d is not repeated", r.id)
 			}

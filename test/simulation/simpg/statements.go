@@ -354,6 +354,21 @@ func (s *Postgres) Heartbeat(tx *Tx, owner int, id, token int64, lease time.Dura
 	return true
 }
 
+// GiveBack is the statement of that name.
+func (s *Postgres) GiveBack(tx *Tx, owner int, held []int64, last int64) (given []int64) {
+	for _, row := range s.rows {
+		mine := row.owner == owner && row.status == rowClaimed && row.token <= last && !slices.Contains(held, row.token)
+		if mine && row.lease.After(s.now) && !row.locked {
+			next := s.change(tx, row)
+			s.last++
+			next.status, next.token, next.owner, next.unknown = rowDoubt, s.last, 0, true
+			tx.mark(schedule.Change{Workspace: row.workspace, Keys: row.keys()})
+			given = append(given, row.id)
+		}
+	}
+	return given
+}
+
 // ReleaseUnread is the statement of that name.
 func (s *Postgres) ReleaseUnread(tx *Tx, owner int, after, last int64) {
 	for _, row := range s.rows {
