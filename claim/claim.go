@@ -71,6 +71,9 @@ type Item struct {
 	// since the first of them, by the database's clock. Both are zero unless Unanswered.
 	Tries      int
 	FailingFor time.Duration
+	// MissingFor is for how long every lookup of the item's workflow was answered by "not found". Zero if there was none,
+	// or if the last answer is older than some minutes. See Settlement.Missing.
+	MissingFor time.Duration
 	// LastError is the error of the last try. Empty unless Unanswered.
 	LastError string
 	// GivenUpBy is the person who gave the item up: it is to be looked up, and to fail unless Temporal has its workflow.

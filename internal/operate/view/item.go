@@ -114,8 +114,11 @@ func triedAgain(i operate.Item) string {
 	}
 	switch {
 	case i.GivenUpBy != "":
-		return fmt.Sprintf("It was given up by %s: a replica looks it up in Temporal, and then it ends.",
+		return fmt.Sprintf("It was given up by %s: a replica looks it up in Temporal for a minute, and then it ends.",
 			Printable(i.GivenUpBy))
+	case i.MissingSince != nil:
+		return "It is to fail, and Temporal does not find its workflow. It keeps its slot, and fails once all answers of a " +
+			"minute agree."
 	case i.Tries > 0:
 		return fmt.Sprintf("Its start failed %s while others of its namespace started. %s", Counted(i.Tries, "time"), next)
 	case IsUncertain(i):
