@@ -27,6 +27,10 @@ var ErrLost = errors.New("lease lost")
 // locked, or a trigger or constraint rejects the update. Call Settle first, then claim again.
 var ErrApart = errors.New("settle and claim separately")
 
+// ErrUncertain means that a claim was sent and that its answer was lost. It may have taken items, which then wait for
+// their leases to expire.
+var ErrUncertain = errors.New("the answer to a claim was lost")
+
 // claimTimeout bounds a claim, including its wait for other claims.
 const claimTimeout = 10 * time.Second
 

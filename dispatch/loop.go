@@ -303,6 +303,10 @@ func (r *run) logBatch(ctx context.Context, batch claim.Batch) {
 
 // claimFailed delays the next claim, with exponential backoff.
 func (r *run) claimFailed(ctx context.Context, err error) {
+	if errors.Is(err, claim.ErrUncertain) {
+		r.Log.WarnContext(ctx, "The answer to a claim was lost; items that it took are uncertain until their leases expire, "+
+			"and are claimed again then", "lease", r.Lease.String(), "error", err)
+	}
 	if ctx.Err() != nil {
 		return
 	}

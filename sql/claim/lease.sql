@@ -1,5 +1,11 @@
 -- Leases: renewed by their owner, taken back when they have expired.
 
+{{- /* Whether a claim is uncertain: it was taken back from item q because its lease had expired. Its holder was lost, or never
+       got the answer to its claim, so its start may have been sent or not. */ -}}
+{{ define "uncertain" }}
+coalesce(q.last_error like 'lease of % expired', false)
+{{- end }}
+
 -- name: heartbeat
 -- CLAIMED -> CLAIMED
 -- $1 ids, $2 tokens, $3 lease. An id that is not returned is lost: expiry is final, even before a sweep.

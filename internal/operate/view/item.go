@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
@@ -100,12 +99,6 @@ func Waits(i operate.Item, w operate.Workspace, keys []operate.KeyLimit, ahead i
 	return fmt.Sprintf("%s; %s before it.", limits, AtMost(ahead, operate.CountLimit))
 }
 
-// IsUncertain reports whether an item keeps its slot because its lease expired: its replica was lost, or never got the
-// answer to its claim. Unlike an unanswered start, its start may never have been sent.
-func IsUncertain(i operate.Item) bool {
-	return i.Status == "PENDING" && i.Unanswered && i.Tries == 0 && strings.HasPrefix(i.LastError, "lease of ")
-}
-
 // triedAgain says why an item waits that keeps its slot.
 func triedAgain(i operate.Item) string {
 	next := "It keeps its slot, and is tried again now."
@@ -121,7 +114,7 @@ func triedAgain(i operate.Item) string {
 			"minute agree."
 	case i.Tries > 0:
 		return fmt.Sprintf("Its start failed %s while others of its namespace started. %s", Counted(i.Tries, "time"), next)
-	case IsUncertain(i):
+	case i.Uncertain:
 		return "Its lease expired, so its start may have been sent, or not. " + next
 	}
 	return "Its start was not answered. " + next

@@ -35,7 +35,7 @@ func Status(status string) string {
 	switch status {
 	case "PENDING":
 		return "Waiting"
-	case "UNANSWERED", "SCHEDULED":
+	case "UNANSWERED", "UNCERTAIN", "SCHEDULED":
 		return capital(strings.ToLower(status))
 	case "":
 		return "All"
@@ -53,6 +53,8 @@ func StateOf(i operate.Item, h Holds) State {
 	}
 	w, known := h.Workspaces[i.WorkspaceID]
 	switch {
+	case i.Uncertain:
+		return State{"uncertain", "bad", "PENDING: its lease expired, so its start may have been sent or not"}
 	case i.Unanswered:
 		return State{"unanswered", "bad", "PENDING: its start was sent and not answered, so its workflow may be running"}
 	case i.DueIn > 0 && i.FailureCount > 0:

@@ -16,7 +16,7 @@ func TestWaits_NamesWhyAnItemKeepsItsSlot(t *testing.T) {
 		"Its start was not answered. It keeps its slot, and is tried again in 2.0 s.": {LastError: "no answer",
 			DueIn: 2 * time.Second},
 		"Its lease expired, so its start may have been sent, or not. It keeps its slot, and is tried again now.": {
-			LastError: "lease of replica-1 expired"},
+			LastError: "lease of replica-1 expired", Uncertain: true},
 		"Its start failed 3 times while others of its namespace started. It keeps its slot, and is tried again now.": {
 			LastError: "no shard", Tries: 3},
 		"It was given up by ann: a replica looks it up in Temporal for a minute, and then it ends.": {Tries: 3,

@@ -190,7 +190,7 @@ type bulkVerb struct {
 
 var (
 	cancel = bulkVerb{"cancel", "Cancel", "cancelled",
-		"Each is never started. Items that are claimed, running or unanswered are skipped.", true,
+		"Each is never started. Items that are claimed, running, unanswered or uncertain are skipped.", true,
 		counting(Changer.CancelItems)}
 	retry = bulkVerb{"retry", "Retry now", "due now",
 		"Each is due now, under the usual limits. Items that do not wait are skipped.", false,

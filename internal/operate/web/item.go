@@ -232,7 +232,7 @@ func nowIs(i operate.Item) string {
 	switch {
 	case i.Mark != "":
 		return i.Status + " and " + i.Mark
-	case view.IsUncertain(i):
+	case i.Uncertain:
 		return "PENDING after its lease expired"
 	case i.Status == "PENDING" && i.Tries > 0:
 		return "PENDING after starts that failed"

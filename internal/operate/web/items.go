@@ -19,8 +19,8 @@ import (
 // pageSize is the maximum number of rows of a list.
 const pageSize = 50
 
-var statuses = []string{"PENDING", "SCHEDULED", "UNANSWERED", "CLAIMED", "DISPATCHED", "COMPLETED", "FAILED",
-	"CANCELLED"}
+var statuses = []string{"PENDING", "SCHEDULED", "UNANSWERED", "UNCERTAIN", "CLAIMED", "DISPATCHED", "COMPLETED",
+	"FAILED", "CANCELLED"}
 
 // itemsData is the data of the list of items.
 type itemsData struct {
@@ -266,6 +266,7 @@ func (s *Site) counts(ctx context.Context, f itemsData, workspaces []string) (ma
 			return nil, err
 		}
 		words["PENDING"], words["UNANSWERED"] = view.AtLeast(w.Waiting, w.WaitingExact), view.Number(w.Unanswered)
+		words["UNCERTAIN"] = view.Number(w.Uncertain)
 		words["SCHEDULED"] = view.AtLeast(w.Scheduled, w.ScheduledExact)
 		for status, n := range map[string]int64{"CLAIMED": w.Claimed, "DISPATCHED": w.Running} {
 			words[status] = view.AtMost(n, operate.CountLimit)
@@ -276,8 +277,8 @@ func (s *Site) counts(ctx context.Context, f itemsData, workspaces []string) (ma
 			return nil, err
 		}
 		words["SCHEDULED"] = view.AtLeast(d.Scheduled, d.ScheduledExact)
-		for status, n := range map[string]int64{"PENDING": d.Pending, "UNANSWERED": d.Unanswered, "CLAIMED": d.Claimed,
-			"DISPATCHED": d.Dispatched} {
+		for status, n := range map[string]int64{"PENDING": d.Pending, "UNANSWERED": d.Unanswered,
+			"UNCERTAIN": d.Uncertain, "CLAIMED": d.Claimed, "DISPATCHED": d.Dispatched} {
 			words[status] = countWords(s.confined, n)
 		}
 	}
