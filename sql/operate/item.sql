@@ -325,7 +325,7 @@ select p.id from purged p
 
 -- name: view_items
 -- reads
--- $1 status, UNANSWERED, UNCERTAIN, or SCHEDULED, whose items PENDING leaves out; $2 workspaces, $3 definition's ID or name, $4 part
+-- $1 status, UNANSWERED, UNCERTAIN, MISSING, or SCHEDULED, whose items PENDING leaves out; $2 workspaces, $3 definition's ID or name, $4 part
 -- of the error, case-insensitive (null: any); enqueued since $5 or, if null, since $6 ago; until $7 or $8, likewise; $9
 -- only items before this ID; $10 at most. Looks at up to $11 items of each index, and returns how many it looked at and
 -- their lowest ID. $12 priority, $13 limit key, $14 the path of a field of params whose value as text is $15 (null: any).
@@ -342,6 +342,9 @@ with looked as materialized (
          and ($1::text = 'CLAIMED' or $1::text = 'DISPATCHED' and $2::text[] is null)
          and q.lease_token >= case $1::text when 'CLAIMED' then (select t.leased_from from pgdispatch.mark_trim t) else 0 end
      order by q.lease_token desc limit $11::bigint)
+    union all
+    (select q.id from (select m.execution_id from pgdispatch.missing_executions m where $1::text = 'MISSING' limit $11::bigint) m
+     cross join lateral (select q.id from pgdispatch.workflow_execution_queue q where q.execution_id = m.execution_id offset 0) q)
     union all
     (select q.id from pgdispatch.workflow_execution_queue q
      where $1::text in ('PENDING', 'UNANSWERED', 'UNCERTAIN') and q.stage = 'DOUBT' limit $11::bigint)
@@ -368,6 +371,7 @@ with looked as materialized (
     cross join lateral (select q.* from pgdispatch.workflow_execution_queue q where q.id = l.id offset 0) q -- per row
     where case $1::text when 'UNANSWERED' then q.stage = 'DOUBT' and not {{ template "uncertain" }}
                         when 'UNCERTAIN' then q.stage = 'DOUBT' and {{ template "uncertain" }}
+                        when 'MISSING' then q.status = 'DISPATCHED'
                         when 'SCHEDULED' then q.stage = 'WAITS' and q.run_at > clock_timestamp()
                         when 'PENDING' then q.status = 'PENDING' and (q.stage = 'DOUBT' or q.run_at <= clock_timestamp())
                         else $1::text is null or q.status = $1::text end

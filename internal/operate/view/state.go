@@ -35,7 +35,7 @@ func Status(status string) string {
 	switch status {
 	case "PENDING":
 		return "Waiting"
-	case "UNANSWERED", "UNCERTAIN", "SCHEDULED":
+	case "UNANSWERED", "UNCERTAIN", "SCHEDULED", "MISSING":
 		return capital(strings.ToLower(status))
 	case "":
 		return "All"
@@ -47,6 +47,9 @@ func Status(status string) string {
 func StateOf(i operate.Item, h Holds) State {
 	if i.Status == "FAILED" && i.State != "" {
 		return State{"failed", "bad", "FAILED: a dead letter, " + i.State}
+	}
+	if i.Status == "DISPATCHED" && i.MissingSince != nil {
+		return State{"missing", "bad", "DISPATCHED: its workflow ran, and Temporal does not find it"}
 	}
 	if i.Status != "PENDING" {
 		return states[i.Status]
