@@ -23,7 +23,6 @@ func (c cutter) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResult
 func (c cutResults) Close() error { return errors.Join(c.BatchResults.Close(), io.ErrUnexpectedEOF) }
 
 func TestClaim_IsUncertainIfItsAnswerWasLost(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Insert(b.Shop.Shop, 1)
 	cut := &Store{Pool: cutter{b.Pool}, Async: b.Pool, Owner: b.Store.Owner, Lease: time.Minute}

@@ -82,8 +82,8 @@ func IsOfServer(err error) bool {
 		errors.Is(err, context.Canceled)
 }
 
-// MayHaveCommitted reports whether statements that failed with err may have been committed: they were sent, and the server
-// did not answer that they failed.
+// MayHaveCommitted reports whether statements that failed with err may have been committed: they were sent, and the
+// server did not answer that they failed.
 func MayHaveCommitted(err error) bool {
 	var unexpected *UnexpectedError
 	return err != nil && !errors.As(err, &unexpected) && !pgconn.SafeToRetry(err) &&

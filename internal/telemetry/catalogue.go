@@ -227,7 +227,8 @@ func (i *instruments) addState(m *maker) {
 	i.queueItems = m.gauge(Metric{Name: "pgdispatch_queue_items", Unit: "items", Label: "status",
 		Values: []string{"PENDING", "SCHEDULED", "UNANSWERED", "UNCERTAIN", "CLAIMED", "DISPATCHED"},
 		Meaning: "Items that have not ended. `PENDING`: due; `SCHEDULED`: not yet, up to 10,000; `UNANSWERED`: their " +
-			"start was sent; `UNCERTAIN`: their lease expired, so it may have been sent or not. Above 10,000, estimated from Postgres' statistics."})
+			"start was sent; `UNCERTAIN`: their lease expired, so it may have been sent or not. " +
+			"Above 10,000, estimated from Postgres' statistics."})
 	i.oldestWaiting = m.gauge(Metric{Name: "pgdispatch_oldest_waiting_seconds", Unit: "seconds",
 		Meaning: "How long the oldest PENDING item has been due; 0: none is."})
 	i.oldestUnanswered = m.gauge(Metric{Name: "pgdispatch_oldest_unanswered_seconds", Unit: "seconds",

@@ -64,7 +64,7 @@ func (t *Client) existing(ctx context.Context, start Start) (string, error) {
 		return runID, err
 	case runID == "": // it was deleted meanwhile, or it is not found for the moment
 		return "", As(engine.Unanswered, fmt.Errorf(
-			"Temporal answers that %s %s exists, and does not find it; it is asked again", start.Kind, start.Workflow()))
+			"%s %s exists according to Temporal, which does not find it; it is asked again", start.Kind, start.Workflow()))
 	case start.WorkflowID == "":
 		return "", As(engine.Permanent, fmt.Errorf("%w: %s", ErrForeign, start.Workflow()))
 	case start.Policy == Reuse:

@@ -266,8 +266,8 @@ func TestStart_TakesAWorkflowThatExistsAndIsNotFoundForNoAnswer(t *testing.T) {
 		service := &startService{start: alreadyStarted("somebody-else"), describe: describe}
 		_, err := starterOn(service).Start(t.Context(), anItem())
 		require.NotErrorIs(t, err, ErrForeign)
-		require.EqualError(t, err, "Temporal answers that workflow "+WorkflowID(anItem().ID)+
-			" exists, and does not find it; it is asked again")
+		require.EqualError(t, err, "workflow "+WorkflowID(anItem().ID)+
+			" exists according to Temporal, which does not find it; it is asked again")
 		require.Equal(t, engine.Unanswered.String(), Classify(err).String())
 	})
 }

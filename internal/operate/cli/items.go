@@ -18,7 +18,7 @@ import (
 )
 
 // skipsPending is why an action on PENDING items leaves one alone.
-const skipsPending = "claimed or ended in the meantime, or a start is unanswered or uncertain"
+const skipsPending = "claimed or ended in the meantime, or a start is unanswered"
 
 var itemStates = []string{"pending", "claimed", "dispatched", "completed", "failed", "cancelled"}
 

@@ -220,7 +220,8 @@ func (a *App) printWorkspace(w operate.Workspace, definitions []operate.Definiti
 	fmt.Fprintf(table, "running\t%d\nclaimed\t%d\nunanswered\t%s\nuncertain\t%s\nwaiting\t%d\noldest waiting\t%s\n"+
 		"scheduled\t%d\ncreated\t%s\n\n",
 		w.Running, w.Claimed,
-		view.Unanswered(w.Unanswered, w.OldestUnanswered), view.Unanswered(w.Uncertain, w.OldestUncertain), w.Waiting, oldestOf(w), w.Scheduled, stamp(w.CreatedAt))
+		view.Unanswered(w.Unanswered, w.OldestUnanswered), view.Unanswered(w.Uncertain, w.OldestUncertain), w.Waiting,
+		oldestOf(w), w.Scheduled, stamp(w.CreatedAt))
 	fmt.Fprintln(table, definitionHeads)
 	for _, d := range definitions {
 		fmt.Fprintln(table, definitionCells(d, "none (cannot be started)"))

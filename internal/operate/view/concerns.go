@@ -141,7 +141,7 @@ func unansweredConcern(d operate.Depth) string {
 		plural(d.Unanswered, "It holds a slot", "They hold slots"))
 }
 
-// InDoubt describes what keeps slots without a claim or a run: unanswered starts, and uncertain claims, if there are any.
+// InDoubt describes what keeps slots without a claim or a run: unanswered starts, and uncertain claims.
 func InDoubt(unanswered int64, oldest *time.Duration, uncertain int64) string {
 	if uncertain == 0 {
 		return Unanswered(unanswered, oldest)
