@@ -27,6 +27,9 @@ var ErrLost = errors.New("lease lost")
 // locked, or a trigger or constraint rejects the update. Call Settle first, then claim again.
 var ErrApart = errors.New("settle and claim separately")
 
+// ErrUncertain means that a claim was sent and that its answer was lost. It may have taken items: see GiveBack.
+var ErrUncertain = errors.New("the answer to a claim was lost")
+
 // claimTimeout bounds a claim, including its wait for other claims.
 const claimTimeout = 10 * time.Second
 
@@ -71,6 +74,9 @@ type Item struct {
 	// since the first of them, by the database's clock. Both are zero unless Unanswered.
 	Tries      int
 	FailingFor time.Duration
+	// MissingFor is for how long every lookup of the item's workflow was answered by "not found". Zero if there was none,
+	// or if the last answer is older than some minutes. See Settlement.Missing.
+	MissingFor time.Duration
 	// LastError is the error of the last try. Empty unless Unanswered.
 	LastError string
 	// GivenUpBy is the person who gave the item up: it is to be looked up, and to fail unless Temporal has its workflow.

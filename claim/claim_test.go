@@ -25,8 +25,9 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 	// A failed first attempt that may have been sent leaves its marks.
 	first := b.claim(1).Items[0]
 	b.settle(Retry, Settlement{ID: first.ID, Token: first.Token, Error: "boom", Unanswered: true})
-	b.Execute("insert into pgdispatch.start_tries (item_id, tries, since, given_up_by) " +
-		"select id, 4, now() - interval '1 minute', 'ann' from pgdispatch.workflow_execution_queue")
+	b.Execute("insert into pgdispatch.start_tries (item_id, tries, since, given_up_by, missing_since, missing_at) " +
+		"select id, 4, now() - interval '1 minute', 'ann', now() - interval '1 minute', now() " +
+		"from pgdispatch.workflow_execution_queue")
 	item := b.claim(1).Items[0]
 
 	want := Item{
@@ -53,7 +54,7 @@ func TestItemHasEverythingThatItsStartNeeds(t *testing.T) {
 		LimitKey:     "smtp",
 		AttemptCount: 2, FailureCount: 1, MaxAttempts: 7,
 		Unanswered: true, UnansweredFor: item.UnansweredFor, LastError: "boom",
-		Tries: 4, FailingFor: item.FailingFor, GivenUpBy: "ann",
+		Tries: 4, FailingFor: item.FailingFor, MissingFor: item.MissingFor, GivenUpBy: "ann",
 		Waited: item.Waited, Startable: item.Waited, Deadline: item.Deadline, Priority: 3,
 	}
 	require.Equal(t, want, item)

@@ -165,7 +165,11 @@ func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, 
 	}
 	// The batch is one implicit transaction; it needs no BEGIN.
 	if err := s.Pool.SendBatch(ctx, statements).Close(); err != nil {
-		return nil, false, s.unread(ctx, postgres.Explain(ctx, s.Pool, claimVerb, err))
+		explained := postgres.Explain(ctx, s.Pool, claimVerb, err)
+		if postgres.MayHaveCommitted(err) {
+			explained = fmt.Errorf("%w: %w", ErrUncertain, explained)
+		}
+		return nil, false, s.unread(ctx, explained)
 	}
 	if err := answer.take(rows, p); err != nil {
 		return settled, false, s.unread(ctx, fmt.Errorf("%s: %w", claimVerb, err))

@@ -40,6 +40,9 @@ type Settlement struct {
 	// Alone, for Release, means that the start failed while others of its namespace were accepted. This is counted: see
 	// Item.Tries. The item keeps its workspace's slot, so that a workspace never has more such items than slots.
 	Alone bool
+	// Missing, for Release, means that Temporal does not find the workflow of an item that is to fail. This is noted: see
+	// Item.MissingFor. It must be Unanswered.
+	Missing bool
 }
 
 // Settle ends claims with one verb and returns the IDs of the claims that it ended. Treat a missing ID as lost: its
@@ -61,15 +64,18 @@ func (s *Store) settle(ctx context.Context, verb Verb, batch []Settlement) ([]in
 		delays     = make([]time.Duration, len(batch))
 		unanswered = make([]bool, len(batch))
 		alone      = make([]bool, len(batch))
+		missing    = make([]bool, len(batch))
 	)
 	for n, b := range batch {
-		texts[n], delays[n], unanswered[n], alone[n] = postgres.Clean(b.Error), b.Delay, b.Unanswered, b.Alone
+		texts[n], delays[n] = postgres.Clean(b.Error), b.Delay
+		unanswered[n], alone[n], missing[n] = b.Unanswered, b.Alone, b.Missing
 	}
 	switch verb {
 	case Retry:
 		return s.ids(ctx, "settle items to retry", sql.Text("retry"), ids, tokens, texts, delays, unanswered)
 	case Release:
-		return s.ids(ctx, "release items", sql.Text("release"), ids, tokens, texts, delays, unanswered, alone)
+		return s.ids(ctx, "release items", sql.Text("release"), ids, tokens, texts, delays, unanswered, alone,
+			missing)
 	case Fail:
 		return s.ids(ctx, "settle failed items", sql.Text("fail"), ids, tokens, texts)
 	}

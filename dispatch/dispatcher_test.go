@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"testing"
@@ -169,6 +170,29 @@ func TestClaimErrorsBackOffRecoverAndAreLoggedOnce(t *testing.T) {
 		errs := d.log.At(slog.LevelError)
 		require.Equal(t, []string{message, "Panic in the dispatcher", message}, errs[:3], "a new outage is logged again")
 		require.Equal(t, "boom", d.log.Value("Panic in the dispatcher", "panic"))
+	})
+}
+
+func TestDispatcher_SaysThatTheAnswerToAClaimWasLost(t *testing.T) {
+	const lost = "The answer to a claim was lost; items that it took are uncertain, and are given back once a claim is " +
+		"answered"
+	type row struct {
+		err  error
+		said []string
+	}
+	bubbles(t, 1, map[string]row{
+		"lost":    {fmt.Errorf("claim items: %w: EOF", claim.ErrUncertain), []string{lost}},
+		"refused": {errors.New("connection refused"), nil},
+	}, func(t *testing.T, d *desk, c row) {
+		d.onClaim = func(int) (claim.Batch, error) {
+			if len(d.claimTimes()) > 1 {
+				return claim.Batch{LookAgainIn: -1}, nil
+			}
+			return claim.Batch{LookAgainIn: -1}, c.err
+		}
+		d.run()
+		looptest.Pass(time.Minute)
+		require.ElementsMatch(t, c.said, d.log.At(slog.LevelWarn))
 	})
 }
 

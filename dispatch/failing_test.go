@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -223,8 +224,9 @@ func TestPanicInStartIsContainedAndRetriedAsUnknown(t *testing.T) {
 		require.Equal(t, "boom", d.log.Value("Panic while dispatching a queue item", "panic"))
 		require.Contains(t, d.log.Value("Panic while dispatching a queue item", "stack"), "failing_test.go")
 
-		looptest.Pass(time.Minute)
-		require.Equal(t, []claim.Verb{claim.Retry, claim.Dispatched, claim.Retry, claim.Fail}, d.verbs())
+		looptest.Pass(time.Minute + missingFor)
+		require.Equal(t, []claim.Verb{claim.Retry, claim.Dispatched, claim.Retry, claim.Fail},
+			slices.DeleteFunc(d.verbs(), func(verb claim.Verb) bool { return verb == claim.Release }))
 	})
 }
 
@@ -234,20 +236,27 @@ func TestItemThatMayBeRunningIsLookedForBeforeItFails(t *testing.T) {
 	nowhere := func() (string, bool, error) { return "", false, nil }
 	type row struct {
 		problem claim.Problem // none: Temporal may have forgotten it
+		missing time.Duration // for how long it was not found before
 		find    func() (string, bool, error)
 		said    string
 	}
 	bubbles(t, 1, map[string]row{
-		"found":     {gone, there, "dispatched: "},
-		"not there": {gone, nowhere, "fail: workspace not found"},
-		"no answer": {gone, func() (string, bool, error) {
+		"found":           {gone, 0, there, "dispatched: "},
+		"found at last":   {gone, time.Hour, there, "dispatched: "},
+		"not found once":  {gone, 0, nowhere, "release unanswered: "},
+		"not found since": {gone, missingFor - 1, nowhere, "release unanswered: "},
+		"not there":       {gone, missingFor, nowhere, "fail: workspace not found"},
+		"no answer": {gone, time.Hour, func() (string, bool, error) {
 			return "", false, serviceerror.NewUnavailable("connection refused")
 		}, "release unanswered: connection refused"},
-		"panic":                    {gone, func() (string, bool, error) { panic("boom") }, "retry unanswered: panic: boom"},
-		"forgotten, but there":     {"", there, "dispatched: "},
-		"forgotten, and not there": {"", nowhere, "fail: " + temporal.ErrForgotten.Error()},
+		"panic": {gone, time.Hour, func() (string, bool, error) { panic("boom") },
+			"retry unanswered: panic: boom"},
+		"forgotten, but there":     {"", time.Hour, there, "dispatched: "},
+		"forgotten, and not found": {"", 0, nowhere, "release unanswered: "},
+		"forgotten, and not there": {"", missingFor, nowhere, "fail: " + temporal.ErrForgotten.Error()},
 	}, func(t *testing.T, d *desk, c row) {
-		d.enqueueItem(claim.Item{Unanswered: true, UnansweredFor: time.Second, Problem: c.problem, MaxAttempts: 3})
+		d.enqueueItem(claim.Item{Unanswered: true, UnansweredFor: time.Second, Problem: c.problem, MaxAttempts: 3,
+			MissingFor: c.missing})
 		d.onStart = func(context.Context, claim.Item) (string, error) {
 			return "", temporal.As(engine.Forgotten, temporal.ErrForgotten)
 		}
@@ -260,6 +269,43 @@ func TestItemThatMayBeRunningIsLookedForBeforeItFails(t *testing.T) {
 			require.Equal(t, "run-there", s.RunID)
 			require.Equal(t, []string{"e1=run-there"}, d.seen().reported)
 		}
+	})
+}
+
+// A failover of Temporal that lags finds no workflow for some seconds, and a client that is connected to it must not
+// take that for the truth. Its answers do not count as accepted starts either.
+func TestDispatcher_FailsAnItemOnlyIfLookupsOfAMinuteFindNothing(t *testing.T) {
+	type row struct {
+		finds time.Duration // from when on Temporal finds the workflow; 0: never
+		want  []claim.Verb  // besides releases
+	}
+	bubbles(t, 2, map[string]row{
+		"found after seconds":   {3 * time.Second, []claim.Verb{claim.Dispatched}},
+		"found within a minute": {missingFor - time.Second, []claim.Verb{claim.Dispatched}},
+		"never found":           {0, []claim.Verb{claim.Fail}},
+	}, func(t *testing.T, d *desk, c row) {
+		d.onFind = func(context.Context, claim.Item) (string, bool, error) {
+			return "run-there", c.finds > 0 && d.now() >= c.finds, nil
+		}
+		d.enqueueItem(claim.Item{Unanswered: true, UnansweredFor: time.Second, Problem: "workspace not found"})
+		d.run()
+		looptest.Pass(2 * missingFor)
+
+		var ends []claim.Verb
+		for _, s := range d.seen().settles {
+			switch {
+			case s.verb != claim.Release:
+				ends = append(ends, s.verb)
+				require.True(t, s.verb != claim.Fail || s.at >= missingFor, "it has failed after %s", s.at)
+			default:
+				require.True(t, s.batch[0].Unanswered, "it keeps its slot")
+				require.True(t, s.batch[0].Missing)
+				require.Equal(t, lookAgain, s.batch[0].Delay)
+			}
+		}
+		require.Equal(t, c.want, ends)
+		require.Less(t, len(d.settlements()), 10, "a lookup each ten seconds")
+		require.Len(t, d.log.At(slog.LevelWarn), 1+len(d.settlements()), "it is named once")
 	})
 }
 

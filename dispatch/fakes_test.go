@@ -39,6 +39,7 @@ type desk struct {
 	enqueued int64 // the ID of the newest item
 	waiting  []waitingItem
 	leased   map[int64]claim.Item
+	missing  map[int64]time.Time // since when lookups find no workflow of an item
 	busy     int
 	book     record
 }
@@ -81,7 +82,7 @@ type (
 )
 
 func newDesk(t *testing.T, workers int) *desk {
-	d := &desk{t: t, began: time.Now(), leased: map[int64]claim.Item{},
+	d := &desk{t: t, began: time.Now(), leased: map[int64]claim.Item{}, missing: map[int64]time.Time{},
 		PollInterval: 5 * time.Second}
 	d.Dispatcher = &Dispatcher{
 		Store:        fakeStore{d},
@@ -258,6 +259,9 @@ func (f fakeStore) take(wanted claim.Wanted) claim.Batch {
 		item.Token++
 		item.AttemptCount++
 		item.Deadline = now.Add(f.Lease)
+		if since := f.missing[item.ID]; !since.IsZero() {
+			item.MissingFor = max(now.Sub(since), 1)
+		}
 		f.leased[item.ID] = item
 		batch.Items = append(batch.Items, item)
 		return true
@@ -339,6 +343,9 @@ func (f fakeStore) putBack(verb claim.Verb, batch []claim.Settlement) []int64 {
 			item.Tries++
 			item.FailingFor += s.Delay
 			item.LastError = s.Error
+		}
+		if s.Missing && f.missing[s.ID].IsZero() {
+			f.missing[s.ID] = time.Now()
 		}
 		switch verb {
 		case claim.Retry:

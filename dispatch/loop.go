@@ -312,6 +312,11 @@ func (r *run) logBatch(ctx context.Context, batch claim.Batch) {
 
 // claimFailed delays the next claim, with exponential backoff.
 func (r *run) claimFailed(ctx context.Context, err error) {
+	if errors.Is(err, claim.ErrUncertain) {
+		r.Log.WarnContext(ctx,
+			"The answer to a claim was lost; items that it took are uncertain, and are given back once a claim is answered",
+			"error", err)
+	}
 	if ctx.Err() != nil {
 		return
 	}

@@ -52,7 +52,7 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 	settlement := r.settlement(*item, outcome, runID, err)
 	if settlement.Verb == claim.Fail && item.MaybeSent() {
 		runID, outcome, err = r.lookBeforeFailing(ctx, item, outcome, err)
-		asked = true
+		asked = outcome != engine.Missing // a lookup that finds nothing does not show that starts are accepted
 		settlement = r.settlement(*item, outcome, runID, err)
 	}
 	r.held.settling(lease)
@@ -75,6 +75,11 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 			"retry_in_ms", milliseconds(settlement.Delay), "error", settlement.Error)
 	case claim.Release:
 		r.logAbout(item).InfoContext(ctx, "Released queue item", "outcome", outcome.String())
+		if settlement.Missing && item.MissingFor == 0 {
+			r.logAbout(item).WarnContext(ctx,
+				"Temporal does not find the workflow of an item that is to fail; it keeps its slot and is looked up again",
+				"workflow_id", item.WorkflowID(), "namespace", item.Namespace, "error", err)
+		}
 		if tries := item.Tries + 1; settlement.Alone && (tries == namedFrom || tries%mostTries == 0) {
 			r.logAbout(item).WarnContext(ctx,
 				"An item fails to start while others of its namespace start; it keeps its slot and is tried again",
@@ -228,7 +233,8 @@ func (r *run) contain(ctx context.Context, item *claim.Item, outcome *engine.Out
 }
 
 // lookBeforeFailing checks whether an earlier, unanswered attempt has started the workflow, for example before its
-// definition was deleted or its owner died. If so, the item counts as started and the failure is ignored.
+// definition was deleted or its owner died. If so, the item counts as started and the failure is ignored. If not, it
+// fails once all lookups of a minute agree: see engine.Missing.
 func (r *run) lookBeforeFailing(ctx context.Context, item *claim.Item, outcome engine.Outcome,
 	failure error) (string, engine.Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.StartTimeout,
@@ -243,6 +249,8 @@ func (r *run) lookBeforeFailing(ctx context.Context, item *claim.Item, outcome e
 		return "", found, err
 	case found == engine.Started:
 		return runID, found, nil
+	case item.MissingFor < missingFor:
+		return "", engine.Missing, failure
 	default:
 		return "", outcome, failure
 	}
@@ -252,6 +260,14 @@ func (r *run) find(ctx context.Context, item *claim.Item) (runID string, found e
 	defer r.contain(ctx, item, &found, &err)
 	return r.Starter.Find(ctx, *item)
 }
+
+const (
+	// missingFor is for how long Temporal must not find a workflow that may have been started before its item fails: a
+	// failover that lags, or a connection to another cluster, is over by then.
+	missingFor = time.Minute
+	// lookAgain is the pause between two lookups of a workflow that Temporal does not find.
+	lookAgain = 10 * time.Second
+)
 
 // leastUnregistered is how many failures are allowed while something that an item names is not registered: some four
 // minutes.
@@ -283,6 +299,10 @@ func (r *run) settlement(item claim.Item, outcome engine.Outcome, runID string, 
 		settlement.Verb, settlement.Unanswered, settlement.Delay = claim.Release, true, retryDelay(1)
 	case engine.Permanent, engine.Forgotten, engine.Abandoned:
 		settlement.Verb = claim.Fail
+	case engine.Missing:
+		// Its last error stays: the failure is found again by the next lookup.
+		settlement.Verb, settlement.Error = claim.Release, ""
+		settlement.Delay, settlement.Unanswered, settlement.Missing = lookAgain, true, true
 	case engine.Behind:
 		settlement.Verb, settlement.Delay, settlement.Unanswered = claim.Release, behindDelay, item.MaybeSent()
 	case engine.NotSent:

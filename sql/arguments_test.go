@@ -61,9 +61,10 @@ func own(verb string, id int64, execution, workspace string) [][]any {
 		return [][]any{{ids, tokens, texts, []time.Duration{time.Second}, []bool{false}},
 			{ids, tokens, texts, []time.Duration{time.Second}, []bool{true}}}
 	case "release":
-		return [][]any{{ids, tokens, texts, []time.Duration{0}, []bool{false}, []bool{false}},
-			{ids, tokens, texts, []time.Duration{time.Second}, []bool{true}, []bool{false}},
-			{ids, tokens, texts, []time.Duration{time.Second}, []bool{false}, []bool{true}}}
+		return [][]any{{ids, tokens, texts, []time.Duration{0}, []bool{false}, []bool{false}, []bool{false}},
+			{ids, tokens, texts, []time.Duration{time.Second}, []bool{true}, []bool{false}, []bool{false}},
+			{ids, tokens, texts, []time.Duration{time.Second}, []bool{true}, []bool{false}, []bool{true}},
+			{ids, tokens, texts, []time.Duration{time.Second}, []bool{false}, []bool{true}, []bool{false}}}
 	case "fail":
 		return [][]any{{ids, tokens, texts}}
 	case "heartbeat":

@@ -88,6 +88,43 @@ func TestAnItemThatFailsAloneKeepsItsSlotAndItsTriesAreCounted(t *testing.T) {
 	require.Equal(t, "WAITS", column[string](f, item.ID, "stage"), "as its holder knows that nothing was started")
 }
 
+// An item that is to fail keeps its slot, and the reason, until Temporal has not found its workflow for a minute.
+func TestRelease_NotesForHowLongEachLookupFindsNothing(t *testing.T) {
+	f, w := openFor(t, "FREE")
+	f.items(w, 2)
+	f.release(f.claim(10), true)
+	b := f.claim(10)
+	require.Zero(t, b.Items[0].MissingFor)
+	f.set("lost_lease_count = 2", b.ids()...)
+	passes := func(by string) {
+		f.exec(`update pgdispatch.start_tries set missing_since = missing_since - $1::text::interval,
+			missing_at = missing_at - $1::text::interval`, by)
+		f.set("run_at = clock_timestamp() - interval '1 second', lost_lease_count = 0", b.ids()...)
+	}
+	missingFor := func() time.Duration {
+		b = f.claim(10)
+		require.Len(t, b.Items, 1, "its slot is held")
+		return b.Items[0].MissingFor
+	}
+
+	f.notFound(b)
+	require.Equal(t, 2, column[int](f, b.ids()[0], "lost_lease_count"), "an item that killed its holders still is to fail")
+	passes("50 seconds")
+	require.InDelta(t, 50*time.Second, missingFor(), float64(5*time.Second))
+
+	f.notFound(b)
+	passes("2 minutes")
+	require.InDelta(t, 170*time.Second, missingFor(), float64(5*time.Second))
+
+	f.failsAlone(b, "no answer", time.Second, true)
+	passes("2 minutes")
+	require.Zero(t, missingFor(), "silence is no answer, and the last answer is too old")
+
+	f.notFound(b)
+	passes("0")
+	require.InDelta(t, 0, missingFor(), float64(5*time.Second), "answers begin again")
+}
+
 func TestHasten_MakesUnansweredItemsDueAndWaitsForNone(t *testing.T) {
 	f, w := openFor(t, "PRO")
 	f.items(w, 3)

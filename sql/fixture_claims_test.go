@@ -128,13 +128,22 @@ func (f fixture) oneRunning() int64 {
 // release releases a batch; unknown: a start was sent and not answered.
 func (f fixture) release(b batch, unknown bool) []int64 {
 	return all[int64](f, sql.Text("release"), b.ids(), b.tokens(), repeated(len(b.Items), ""),
-		repeated(len(b.Items), time.Duration(0)), repeated(len(b.Items), unknown), repeated(len(b.Items), false))
+		repeated(len(b.Items), time.Duration(0)), repeated(len(b.Items), unknown), repeated(len(b.Items), false),
+		repeated(len(b.Items), false))
 }
 
 // failsAlone releases a batch whose starts failed while others were accepted; sent: without an answer.
 func (f fixture) failsAlone(b batch, why string, delay time.Duration, sent bool) []int64 {
 	return all[int64](f, sql.Text("release"), b.ids(), b.tokens(), repeated(len(b.Items), why),
-		repeated(len(b.Items), delay), repeated(len(b.Items), sent), repeated(len(b.Items), true))
+		repeated(len(b.Items), delay), repeated(len(b.Items), sent), repeated(len(b.Items), true),
+		repeated(len(b.Items), false))
+}
+
+// notFound releases a batch whose workflows Temporal does not find although the items are to fail.
+func (f fixture) notFound(b batch) []int64 {
+	return all[int64](f, sql.Text("release"), b.ids(), b.tokens(), repeated(len(b.Items), ""),
+		repeated(len(b.Items), 10*time.Second), repeated(len(b.Items), true), repeated(len(b.Items), false),
+		repeated(len(b.Items), true))
 }
 
 func (f fixture) finish(id int64, outcome string) bool {

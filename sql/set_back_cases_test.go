@@ -96,7 +96,7 @@ var itemsThatWait = []waits{
 			f.item(f.tenant("FREE"))
 			b := f.claim(1)
 			all[int64](f, sql.Text("release"), b.ids(), b.tokens(), []string{"busy"}, []time.Duration{time.Second}, []bool{true},
-				[]bool{false})
+				[]bool{false}, []bool{false})
 			return is(f, "workflow_execution_queue", "run_at <= clock_timestamp() + interval '2 seconds'")
 		}},
 	{name: "an item that fails alone", columns: "start_tries.tried_at start_tries.since",
@@ -110,7 +110,7 @@ var itemsThatWait = []waits{
 			f.item(f.tenant("FREE"))
 			b := f.claim(1)
 			all[int64](f, sql.Text("release"), b.ids(), b.tokens(), []string{"no"}, []time.Duration{20 * time.Second},
-				[]bool{false}, []bool{false})
+				[]bool{false}, []bool{false}, []bool{false})
 			return is(f, "workflow_execution_queue", "run_at - clock_timestamp() between '10 seconds' and '20 seconds'")
 		}},
 	{name: "a dead holder's lease",

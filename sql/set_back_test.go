@@ -23,6 +23,8 @@ var notWaitedFor = map[string]string{
 	"replicas.started_at":                     "display",
 	"signals.sent_at":                         "display",
 	"signals.settled_at":                      "display",
+	"start_tries.missing_at":                  "the next answer of Temporal writes it",
+	"start_tries.missing_since":               "the next answer of Temporal does not leave it ahead",
 	"stop_requests.requested_at":              "display",
 	"stop_requests.settled_at":                "display",
 	"workflow_definition_versions.created_at": "display",

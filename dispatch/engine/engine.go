@@ -17,6 +17,9 @@ const (
 	// Abandoned means that the item's starts failed for minutes while others were accepted, or that a person gave it up,
 	// and that the engine does not have its workflow. The item fails.
 	Abandoned
+	// Missing means that the item is to fail, that an earlier start may have been carried out, and that the engine does
+	// not find its workflow. The item keeps its slot, is looked up again, and fails once all answers of a minute agree.
+	Missing
 	// Retryable means a failure of this item alone, which may be temporary. It counts toward the definition's
 	// max_attempts.
 	Retryable
@@ -50,7 +53,7 @@ const (
 
 // String returns the outcome's name for logs and metrics.
 func (o Outcome) String() string {
-	return [...]string{"started", "permanent", "forgotten", "abandoned", "retryable", "unregistered",
+	return [...]string{"started", "permanent", "forgotten", "abandoned", "missing", "retryable", "unregistered",
 		"panic", "busy", "not sent", "behind", "blocked", "unreached", "throttled", "unanswered"}[o]
 }
 

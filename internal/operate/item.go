@@ -49,6 +49,9 @@ type Item struct {
 	// Unanswered reports whether the item keeps its slot while it waits for another try: a start request got no response,
 	// so that the workflow may be running, or its starts fail while others start.
 	Unanswered bool `json:"outcome_unknown" db:"outcome_unknown"`
+	// Uncertain reports whether it keeps its slot because its lease expired: its replica was lost, or never got the answer
+	// to its claim. Unlike an unanswered start, its start may never have been sent.
+	Uncertain bool `json:"uncertain"`
 	// Tries is how many starts failed while others of the namespace started, and FailingSince since when. GivenUpBy is the
 	// person who gave the item up; it ends once a replica has looked it up.
 	Tries               int             `json:"tries,omitempty"`

@@ -222,6 +222,44 @@ func TestNamesThatMayHaveBeenMeantAreOfOneKindAndInScope(t *testing.T) {
 	require.Equal(t, operate.Names{Near: []string{"Wayne Enterprises"}}, names)
 }
 
+// A claim whose answer was lost is not an unanswered start.
+func TestUncertainClaims_AreCountedApartFromUnansweredStarts(t *testing.T) {
+	b := storetest.Open(t)
+	hit := b.NewWorkspace("hit", 5)
+	items := b.ClaimedIn(hit, 3)
+	b.Ends(claim.Release, claim.Settlement{ID: items[0].ID, Token: items[0].Token, Error: "no answer", Unanswered: true})
+	b.Execute(`update pgdispatch.workflow_execution_queue set claimed_at = now() - interval '2 minutes',
+		lease_expires_at = now() - interval '1 minute' where status = 'CLAIMED'`)
+	b.Execute("select pgdispatch.requeue_expired(10)")
+	b.Execute(`update pgdispatch.workflow_executions set first_sent_at = now() - interval '1 hour'
+		where queue_item_id = (select max(id) from pgdispatch.workflow_execution_queue)`)
+
+	depth := must.Get(b.QueueDepth(t.Context())).In(t)
+	require.EqualValues(t, []int64{1, 2}, []int64{depth.Unanswered, depth.Uncertain})
+	require.InDelta(t, time.Hour, *depth.OldestUncertain, float64(time.Minute))
+	require.Less(t, *depth.OldestUnanswered, time.Minute)
+	rows := must.Get(b.ListWorkspaces(t.Context(), "", operate.ByOldest, nil, 10)).In(t)
+	require.EqualValues(t, []int64{1, 2, 3}, []int64{rows[0].Unanswered, rows[0].Uncertain, rows[0].Active()})
+	detail, _, err := b.WorkspaceDetail(t.Context(), hit)
+	require.NoError(t, err)
+	whole, _, err := b.Workspace(t.Context(), hit)
+	require.NoError(t, err)
+	for _, w := range []operate.Workspace{detail.Workspace, whole} {
+		require.EqualValues(t, []int64{1, 2, 3}, []int64{w.Unanswered, w.Uncertain, w.Active()})
+		require.InDelta(t, time.Hour, *w.OldestUncertain, float64(time.Minute))
+	}
+
+	for status, uncertain := range map[string][]bool{"UNANSWERED": {false}, "UNCERTAIN": {true, true},
+		"PENDING": {true, true, false}} {
+		page := must.Get(b.ListItems(t.Context(), operate.ItemFilter{}, status, []string{hit}, "", 10)).In(t)
+		var got []bool
+		for _, item := range page.Items {
+			got = append(got, item.Uncertain)
+		}
+		require.Equal(t, uncertain, got, status)
+	}
+}
+
 func TestUnansweredStartsAreCountedWithTheirAgeWhereverAWorkspaceIsShown(t *testing.T) {
 	b := storetest.Open(t)
 	b.NewWorkspace("calm", 5)

@@ -103,7 +103,7 @@ const depthLimit = 10_000
 // Depth is the current state of the whole queue. Counts below 10,000 are exact. From 10,000 on they are estimates from
 // Postgres' statistics and never less than 10,000.
 type Depth struct {
-	Pending int64 `json:"pending"` // due; neither the scheduled nor the unanswered are in it
+	Pending int64 `json:"pending"` // due; neither the scheduled, the unanswered nor the uncertain are in it
 	// Scheduled is the number of PENDING items that are not due yet. It counts up to 10,000, and ScheduledExact reports
 	// whether these are all.
 	Scheduled      int64 `json:"scheduled"`
@@ -112,9 +112,13 @@ type Depth struct {
 	// may be running. OldestUnanswered is the time since the first of these starts was sent. Nil if there is none.
 	Unanswered       int64          `json:"unanswered"`
 	OldestUnanswered *time.Duration `json:"oldest_unanswered_ns"`
-	Claimed          int64          `json:"claimed"`
-	Dispatched       int64          `json:"dispatched"`
-	DeadLetters      int64          `json:"dead_letters"` // open, among the newest 10,000 failures
+	// Uncertain is the number of PENDING items whose lease expired, because the answer to their claim or their replica was
+	// lost: their start may have been sent or not. They hold slots, too. OldestUncertain is as above.
+	Uncertain       int64          `json:"uncertain"`
+	OldestUncertain *time.Duration `json:"oldest_uncertain_ns"`
+	Claimed         int64          `json:"claimed"`
+	Dispatched      int64          `json:"dispatched"`
+	DeadLetters     int64          `json:"dead_letters"` // open, among the newest 10,000 failures
 	// DeadLettersExact reports whether DeadLetters counts all open dead letters.
 	DeadLettersExact bool `json:"dead_letters_exact"`
 	// OldestWaiting is how long the oldest due item has been due. Nil if no item is due.

@@ -58,12 +58,14 @@ type Workspace struct {
 	Running                int64          `json:"running"`
 	Unanswered             int64          `json:"unanswered"`           // they hold slots; see Depth
 	OldestUnanswered       *time.Duration `json:"oldest_unanswered_ns"` // nil if there is none
+	Uncertain              int64          `json:"uncertain"`            // they hold slots; see Depth
+	OldestUncertain        *time.Duration `json:"oldest_uncertain_ns"`  // nil if there is none
 	OldestWaiting          *time.Duration `json:"oldest_waiting_ns"`    // time since it became due; nil if nothing waits
 	CreatedAt              time.Time      `json:"created_at"`
 }
 
-// Active returns the number of items that hold slots of the workspace: claimed, running or unanswered.
-func (w Workspace) Active() int64 { return w.Claimed + w.Running + w.Unanswered }
+// Active returns the number of items that hold slots of the workspace: claimed, running, unanswered or uncertain.
+func (w Workspace) Active() int64 { return w.Claimed + w.Running + w.Unanswered + w.Uncertain }
 
 // Full reports whether the items that hold slots leave the workspace no room.
 func (w Workspace) Full() bool { return w.Active() >= int64(max(w.Limit, w.Burst)) }
@@ -121,16 +123,18 @@ type WorkspaceRow struct {
 	ScheduledExact bool  `json:"scheduled_exact"`
 	Claimed        int64 `json:"claimed"`
 	Running        int64 `json:"running"` // CountLimit means that many or more
-	// Unanswered and OldestUnanswered are as in Depth. Those with the oldest are listed ByOldest, too.
+	// Unanswered, Uncertain and their ages are as in Depth. Those with the oldest are listed ByOldest, too.
 	Unanswered       int64          `json:"unanswered"`
 	OldestUnanswered *time.Duration `json:"oldest_unanswered_ns"`
+	Uncertain        int64          `json:"uncertain"`
+	OldestUncertain  *time.Duration `json:"oldest_uncertain_ns"`
 	OldestWaiting    *time.Duration `json:"oldest_waiting_ns"` // time since it became due; nil if nothing is due
 	Failures         int64          `json:"failures"`          // in a day, among the newest 10,000 of all workspaces
 	Rank             float64        `json:"-"`
 }
 
-// Active returns the number of items that hold slots of the workspace: claimed, running or unanswered.
-func (w WorkspaceRow) Active() int64 { return w.Claimed + w.Running + w.Unanswered }
+// Active returns the number of items that hold slots of the workspace: claimed, running, unanswered or uncertain.
+func (w WorkspaceRow) Active() int64 { return w.Claimed + w.Running + w.Unanswered + w.Uncertain }
 
 // Full reports whether the items that hold slots leave the workspace no room.
 func (w WorkspaceRow) Full() bool { return w.Active() >= int64(max(w.Limit, w.Burst)) }
@@ -187,7 +191,7 @@ type WorkspaceStatistics struct {
 	Scheduled              int64          `json:"scheduled"` // not due yet
 	Claimed                int64          `json:"claimed"`
 	Running                int64          `json:"running"`
-	Unanswered             int64          `json:"unanswered"`        // they hold slots; see Depth
+	Unanswered             int64          `json:"unanswered"`        // with the uncertain; they hold slots
 	OldestWaiting          *time.Duration `json:"oldest_waiting_ns"` // time since it became due; nil if nothing waits
 }
 

@@ -82,6 +82,26 @@ func IsOfServer(err error) bool {
 		errors.Is(err, context.Canceled)
 }
 
+// MayHaveCommitted reports whether statements that failed with err may have been committed: they were sent, and the
+// server did not answer that they failed.
+func MayHaveCommitted(err error) bool {
+	var unexpected *UnexpectedError
+	return err != nil && !errors.As(err, &unexpected) && !pgconn.SafeToRetry(err) &&
+		!isAnswer(err) && !neverConnected(err)
+}
+
+// isAnswer reports whether err is the server's answer to a statement, which it has undone then.
+func isAnswer(err error) bool {
+	var postgres *pgconn.PgError
+	return errors.As(err, &postgres)
+}
+
+// neverConnected reports whether there was no connection to send statements on.
+func neverConnected(err error) bool {
+	var connect *pgconn.ConnectError
+	return errors.As(err, &connect)
+}
+
 // IsForbidden reports whether Postgres rejected a statement because of a missing privilege.
 func IsForbidden(err error) bool { return HasCode(err, noPrivilege) }
 

@@ -1,8 +1,11 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/url"
 	"strings"
 	"syscall"
@@ -11,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgdispatch/pgdispatch/internal/must"
@@ -163,4 +167,15 @@ func FuzzClean(f *testing.F) {
 		requireClean(t, clean)
 		require.Equal(t, clean, Clean(clean))
 	})
+}
+
+func TestMayHaveCommitted_TellsALostAnswerFromARefusal(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []error{io.ErrUnexpectedEOF, context.DeadlineExceeded, fmt.Errorf("read: %w", net.ErrClosed)} {
+		require.True(t, MayHaveCommitted(lost), "%v", lost)
+	}
+	for _, known := range []error{nil, &pgconn.PgError{Code: LockNotAvailable}, Unexpected("no column"),
+		fmt.Errorf("claim items: %w", &pgconn.PgError{Code: deadlockDetected}), &pgconn.ConnectError{}} {
+		require.False(t, MayHaveCommitted(known), "%T", known)
+	}
 }

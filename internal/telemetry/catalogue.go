@@ -72,9 +72,9 @@ type instruments struct {
 	itemsHeld, workers, watches, breakerOpen, namespacesPaused gauge
 	listenerConnected, onDuty, ready, buildInfo, databaseUp    gauge
 	// The queue, the same in every replica.
-	queueItems, oldestWaiting, oldestUnanswered, deadLettersOpen, replicas, maxClaims, paused       gauge
-	itemsParked, itemsFailingAlone, executionsMissing                                               gauge
-	notificationQueue, taskQueuesWithoutPoller, stalledExecutions, signalsUndelivered, oldestSignal gauge
+	queueItems, oldestWaiting, oldestUnanswered, oldestUncertain, deadLettersOpen, replicas, maxClaims, paused gauge
+	itemsParked, itemsFailingAlone, executionsMissing                                                          gauge
+	notificationQueue, taskQueuesWithoutPoller, stalledExecutions, signalsUndelivered, oldestSignal            gauge
 	// The workspaces with the most items, and the most used limits.
 	workspaceWaiting, workspaceActive, workspaceLimit gauge
 	limitActive, limitMax, limitWaiting, limitFull    gauge
@@ -99,8 +99,9 @@ func (i *instruments) addProcessing(m *maker) {
 		Meaning: "Checks of the queue by trigger. `call`: another replica's; `gate`: it closed; `completion`: an " +
 			"execution ended; `timer`: an item became due."})
 	i.claims = m.counterBy(Metric{Name: "pgdispatch_claims_total", Unit: "claims", Label: "result",
-		Values:  []string{"items", "empty", "error"},
-		Meaning: "Claims by result; `error`: no answer. A check that finds nothing makes none."})
+		Values: []string{"items", "empty", "error", "uncertain"},
+		Meaning: "Claims by result; `error`: nothing was claimed; `uncertain`: the answer was lost, so it may have taken " +
+			"items, which are given back once a claim is answered. A check that finds nothing makes none."})
 	i.claimStatements = m.counterBy(Metric{Name: "pgdispatch_claim_statements_total", Unit: "claims", Label: "statement",
 		Values: []string{"single", "declined", "procedure"},
 		Meaning: "Answered claims. `single`: the cheaper statement for one key queue; `declined`: it took " +
@@ -224,13 +225,16 @@ func (i *instruments) addState(m *maker) {
 	i.databaseUp = m.gauge(Metric{Name: "pgdispatch_database_up", Unit: "0 or 1",
 		Meaning: "1: the queue's depth could be read. At 0, the metrics below are absent."})
 	i.queueItems = m.gauge(Metric{Name: "pgdispatch_queue_items", Unit: "items", Label: "status",
-		Values: []string{"PENDING", "SCHEDULED", "UNANSWERED", "CLAIMED", "DISPATCHED"},
+		Values: []string{"PENDING", "SCHEDULED", "UNANSWERED", "UNCERTAIN", "CLAIMED", "DISPATCHED"},
 		Meaning: "Items that have not ended. `PENDING`: due; `SCHEDULED`: not yet, up to 10,000; `UNANSWERED`: their " +
-			"start was sent. Above 10,000, estimated from Postgres' statistics."})
+			"start was sent; `UNCERTAIN`: their lease expired, so it may have been sent or not. " +
+			"Above 10,000, estimated from Postgres' statistics."})
 	i.oldestWaiting = m.gauge(Metric{Name: "pgdispatch_oldest_waiting_seconds", Unit: "seconds",
 		Meaning: "How long the oldest PENDING item has been due; 0: none is."})
 	i.oldestUnanswered = m.gauge(Metric{Name: "pgdispatch_oldest_unanswered_seconds", Unit: "seconds",
 		Meaning: "Age of the oldest unanswered start; 0: there is none."})
+	i.oldestUncertain = m.gauge(Metric{Name: "pgdispatch_oldest_uncertain_seconds", Unit: "seconds",
+		Meaning: "Age of the oldest uncertain claim; 0: there is none."})
 	i.deadLettersOpen = m.gauge(Metric{Name: "pgdispatch_dead_letters_open", Unit: "items",
 		Meaning: "Open dead letters; 10,000 means 10,000 or more."})
 	i.replicas = m.gauge(Metric{Name: "pgdispatch_replicas", Unit: "replicas", Meaning: "Live replicas."})

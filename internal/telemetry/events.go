@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"errors"
 	"strings"
 	"time"
 
@@ -167,7 +168,9 @@ func (t *Telemetry) measureClaim(took interval, batch claim.Batch, err error) {
 	result := "items"
 	switch {
 	case err != nil:
-		result = "error"
+		if result = "error"; errors.Is(err, claim.ErrUncertain) {
+			result = "uncertain"
+		}
 		if postgres.FailedToLock(err) || postgres.TookTooLong(err) {
 			t.instruments.claimLockFailures.add(1)
 		}

@@ -89,9 +89,11 @@ func TestClaimsWithoutALockAreToldFromOtherFailures(t *testing.T) {
 	} {
 		about.Claimed(time.Now(), claim.Batch{}, nil, err)
 	}
+	about.Claimed(time.Now(), claim.Batch{}, nil, fmt.Errorf("claim items: %w: cut", claim.ErrUncertain))
+	requireValue(t, about, "pgdispatch_claims_total uncertain", 1)
 	requireValue(t, about, "pgdispatch_claim_lock_failures_total", 4)
 	requireValue(t, about, "pgdispatch_claims_total error", 6)
-	requireValue(t, about, "pgdispatch_store_errors_total claim", 6)
+	requireValue(t, about, "pgdispatch_store_errors_total claim", 7)
 	requireValue(t, about, "pgdispatch_claim_duration_seconds", -1)
 }
 

@@ -128,10 +128,12 @@ func TestWithoutADatabaseTheQueuesGaugesAreNotThere(t *testing.T) {
 func TestUnansweredStartsHaveGaugesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	about := observed(t, &Gauges{Queue: &fakeQueue{depth: operate.Depth{Pending: 2, Unanswered: 3,
-		OldestUnanswered: new(time.Hour)}}})
+		OldestUnanswered: new(time.Hour), Uncertain: 4, OldestUncertain: new(time.Minute)}}})
 	requireValue(t, about, "pgdispatch_queue_items PENDING", 2)
 	requireValue(t, about, "pgdispatch_queue_items UNANSWERED", 3)
 	requireValue(t, about, "pgdispatch_oldest_unanswered_seconds", 3600)
+	requireValue(t, about, "pgdispatch_queue_items UNCERTAIN", 4)
+	requireValue(t, about, "pgdispatch_oldest_uncertain_seconds", 60)
 }
 
 func TestWorkspacesAreNamedOnlyWhereThatIsAllowed(t *testing.T) {

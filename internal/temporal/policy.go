@@ -62,6 +62,9 @@ func (t *Client) existing(ctx context.Context, start Start) (string, error) {
 	switch {
 	case err != nil || found:
 		return runID, err
+	case runID == "": // it was deleted meanwhile, or it is not found for the moment
+		return "", As(engine.Unanswered, fmt.Errorf(
+			"%s %s exists according to Temporal, which does not find it; it is asked again", start.Kind, start.Workflow()))
 	case start.WorkflowID == "":
 		return "", As(engine.Permanent, fmt.Errorf("%w: %s", ErrForeign, start.Workflow()))
 	case start.Policy == Reuse:

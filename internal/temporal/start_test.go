@@ -246,16 +246,29 @@ func TestAlreadyStartedByAStrangerFailsTheItem(t *testing.T) {
 	must.Each(t, map[string]func(*describeRequest) (*describeResponse, error){
 		"without a memo":           describedAs("run-there", ""),
 		"with another item's memo": describedAs("run-there", "99999999-9999-4999-8999-999999999999"),
-		"deleted meanwhile": func(*describeRequest) (*describeResponse, error) {
-			return nil, serviceerror.NewNotFound("gone")
-		},
-		"with an empty answer": func(*describeRequest) (*describeResponse, error) { return &describeResponse{}, nil },
 	}, func(t *testing.T, describe func(*describeRequest) (*describeResponse, error)) {
 		service := &startService{start: alreadyStarted("somebody-else"), describe: describe}
 		_, err := starterOn(service).Start(t.Context(), anItem())
 		require.ErrorIs(t, err, ErrForeign)
 		require.ErrorContains(t, err, WorkflowID(anItem().ID))
 		require.Equal(t, engine.Permanent, Classify(err))
+	})
+}
+
+// It was deleted meanwhile, or a failover that lags does not find it.
+func TestStart_TakesAWorkflowThatExistsAndIsNotFoundForNoAnswer(t *testing.T) {
+	must.Each(t, map[string]func(*describeRequest) (*describeResponse, error){
+		"not found": func(*describeRequest) (*describeResponse, error) {
+			return nil, serviceerror.NewNotFound("gone")
+		},
+		"an empty answer": func(*describeRequest) (*describeResponse, error) { return &describeResponse{}, nil },
+	}, func(t *testing.T, describe func(*describeRequest) (*describeResponse, error)) {
+		service := &startService{start: alreadyStarted("somebody-else"), describe: describe}
+		_, err := starterOn(service).Start(t.Context(), anItem())
+		require.NotErrorIs(t, err, ErrForeign)
+		require.EqualError(t, err, "workflow "+WorkflowID(anItem().ID)+
+			" exists according to Temporal, which does not find it; it is asked again")
+		require.Equal(t, engine.Unanswered.String(), Classify(err).String())
 	})
 }
 

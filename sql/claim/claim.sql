@@ -67,7 +67,7 @@ returns table (
     workflow_definition_version_id text, namespace text, kind text, workflow_type text, task_queue text, input text, execution_timeout interval,
     version_revision text, params text, traceparent text, attempt_count integer, failure_count integer, max_attempts integer,
     outcome_unknown boolean,
-    unanswered_for interval, tries integer, failing_for interval, last_error text, given_up_by text,
+    unanswered_for interval, tries integer, failing_for interval, missing_for interval, last_error text, given_up_by text,
     problem text, waited interval, priority integer, start_options text, limit_key text, workflow_id text,
     workflow_id_policy text, standing json
 )
@@ -105,6 +105,7 @@ begin
                coalesce(case when x.sent then e.kind end, d.kind, 'workflow') as kind,
                x.sent, case when x.sent then coalesce(e.first_sent_at, q.created_at) else c.at_time end as first_sent_at,
                t.tries, c.at_time - t.since as failing_for, t.given_up_by,
+               case when t.missing_at > c.at_time - interval '3 minutes' then c.at_time - t.missing_since end as missing_for,
                case
                    when d.id is null and not exists (select from pgdispatch.workspaces w where w.id = q.workspace_id) then 'workspace not found'
                    when d.id is null then 'workflow definition not found'
@@ -117,7 +118,7 @@ begin
                                   e.first_sent_at is null as unsent
                            from pgdispatch.workflow_executions e where q.outcome_unknown and e.id = q.execution_id offset 0) e on true
         cross join lateral (select q.outcome_unknown and e.unsent is not true as sent) x
-        left join lateral (select t.tries, t.since, t.given_up_by
+        left join lateral (select t.tries, t.since, t.given_up_by, t.missing_since, t.missing_at
                            from pgdispatch.start_tries t where q.outcome_unknown and t.item_id = q.id offset 0) t on true
         left join lateral (
             select v.id, v.xmin::text as revision from pgdispatch.workflow_definition_versions v
@@ -143,7 +144,8 @@ begin
                 when i.sent then greatest(c.at_time - i.first_sent_at, '1 us')
                 else '0'
            end,
-           coalesce(i.tries, 0), coalesce(i.failing_for, '0'), case when i.outcome_unknown then coalesce(i.last_error, '') else '' end,
+           coalesce(i.tries, 0), coalesce(i.failing_for, '0'), coalesce(i.missing_for, '0'),
+           case when i.outcome_unknown then coalesce(i.last_error, '') else '' end,
            coalesce(i.given_up_by, ''), coalesce(i.problem, ''),
            c.at_time - greatest(i.created_at, i.run_at), i.priority, i.options, coalesce(i.limit_key, ''),
            coalesce(i.workflow_id, ''), case when i.workflow_id is not null then coalesce(i.workflow_id_policy, '') else '' end, null::json
@@ -152,7 +154,7 @@ begin
     c.heads := null;
     c.took := extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000; -- microseconds, without commit
     return query select 0::bigint, 0::bigint, '', '', '', '', '', '', '', '', '', interval '0', '', null, '', 0, 0, 0, false,
-        interval '0', 0, interval '0', '', '', '', interval '0', 0, null, '', '', '', to_json(c);
+        interval '0', 0, interval '0', interval '0', '', '', '', interval '0', 0, null, '', '', '', to_json(c);
 end;
 $$;
 

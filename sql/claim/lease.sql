@@ -1,5 +1,11 @@
 -- Leases: renewed by their owner, taken back when they have expired.
 
+{{- /* Whether a claim is uncertain: it was taken back from item q because its lease had expired, or because its holder did not
+       know of it. The holder was lost, or never got the answer to its claim, so its start may have been sent or not. */ -}}
+{{ define "uncertain" }}
+coalesce(q.last_error like 'lease of % expired' or q.last_error like 'claim by % was lost', false)
+{{- end }}
+
 -- name: heartbeat
 -- CLAIMED -> CLAIMED
 -- $1 ids, $2 tokens, $3 lease. An id that is not returned is lost: expiry is final, even before a sweep.
@@ -25,7 +31,7 @@ update pgdispatch.workflow_execution_queue q
 set status = 'PENDING',
     lease_token = nextval('pgdispatch.lease_tokens'),
     outcome_unknown = true,
-    last_error = 'the claim by ' || q.claimed_by || ', or its end, was lost',
+    last_error = 'claim by ' || q.claimed_by || ' was lost',
     claimed_by = null,
     claimed_at = null,
     lease_expires_at = null

@@ -66,33 +66,39 @@ select id from moved
 -- Released through no known fault of the item: neither an attempt nor a failure is counted.
 -- $1 ids, $2 tokens, $3 errors ('' for none), $4 how long each waits (0: it keeps its place), $5 whether a start may have
 -- been sent and not answered, $6 whether others of its namespace were accepted meanwhile. In both cases the item keeps its
--- slot.
+-- slot. $7 whether Temporal does not find the workflow of an item that is to fail.
 -- Lists, and the holder instead of the status, so that every plan reads only these rows.
 with moved as (
     update pgdispatch.workflow_execution_queue q
     set status = 'PENDING',
         attempt_count = greatest(q.attempt_count - 1, 0),
-        lost_lease_count = 0,
+        lost_lease_count = case when done.missing then q.lost_lease_count else 0 end, -- it may be why the item is to fail
         outcome_unknown = done.sent or done.alone,
         run_at = case when done.delay > '0' then clock_timestamp() + done.delay else q.run_at end,
         last_error = coalesce(nullif(done.error, ''), q.last_error),
         claimed_by = null,
         claimed_at = null,
         lease_expires_at = null
-    from unnest($1::bigint[], $2::bigint[], $3::text[], $4::interval[], $5::boolean[], $6::boolean[])
-        as done (id, token, error, delay, sent, alone)
+    from unnest($1::bigint[], $2::bigint[], $3::text[], $4::interval[], $5::boolean[], $6::boolean[], $7::boolean[])
+        as done (id, token, error, delay, sent, alone, missing)
     where q.id = done.id
       and q.id = any ($1::bigint[])
       and q.lease_token = done.token
       and q.claimed_by is not null
       and q.lease_expires_at > clock_timestamp()
-    returning q.id, q.execution_id, q.outcome_unknown, done.delay, done.sent, done.alone
+    returning q.id, q.execution_id, q.outcome_unknown, done.delay, done.sent, done.alone,
+              case when done.missing then clock_timestamp() end as missing_at
 ), tried as (
-    insert into pgdispatch.start_tries as t (item_id, tries, since, tried_at)
-    select m.id, m.alone::integer, case when m.alone then clock_timestamp() end, clock_timestamp()
+    insert into pgdispatch.start_tries as t (item_id, tries, since, tried_at, missing_since, missing_at)
+    select m.id, m.alone::integer, case when m.alone then clock_timestamp() end, clock_timestamp(), m.missing_at, m.missing_at
     from moved m where m.delay > '0'
     on conflict (item_id) do update
-    set tries = t.tries + excluded.tries, since = coalesce(t.since, excluded.since), tried_at = excluded.tried_at
+    set tries = t.tries + excluded.tries, since = coalesce(t.since, excluded.since), tried_at = excluded.tried_at,
+        -- Only answers count. Those that are too far apart begin again.
+        missing_since = case when excluded.missing_at is null then t.missing_since
+                             when t.missing_at > excluded.missing_at - interval '3 minutes' then least(t.missing_since, excluded.missing_since)
+                             else excluded.missing_since end,
+        missing_at = coalesce(excluded.missing_at, t.missing_at)
 ), unsent as ( -- the item keeps its slot, but its workflow cannot have been started
     update pgdispatch.workflow_executions e set first_sent_at = null
     where e.id = any (array(select m.execution_id from moved m where m.outcome_unknown and not m.sent))

@@ -115,7 +115,7 @@ select coalesce(i.id, 0) as id, coalesce(i.lease_token, 0) as token, coalesce(i.
        coalesce(i.attempt_count, 0) as attempt_count, coalesce(i.failure_count, 0) as failure_count, coalesce(i.max_attempts, 0) as max_attempts,
        false as outcome_unknown, -- it takes no unanswered start, and so no item that has lost a holder
        case when i.workflow_id is not null and i.id <= g.items_to then greatest(g.at_time - i.created_at, '1 us') else '0' end as unanswered_for,
-       0 as tries, interval '0' as failing_for, '' as last_error, '' as given_up_by,
+       0 as tries, interval '0' as failing_for, interval '0' as missing_for, '' as last_error, '' as given_up_by,
        coalesce(i.problem, '') as problem,
        coalesce(g.at_time - greatest(i.created_at, i.run_at), '0') as waited, coalesce(i.priority, 0) as priority,
        i.options as start_options, '' as limit_key, coalesce(i.workflow_id, '') as workflow_id,

@@ -30,6 +30,7 @@ select q.limit_key, q.workspace_id, q.run_at
 -- reads
 -- $1 how many items of a status are counted at most. pending are the due ones.
 select d.waiting as pending, d.scheduled, d.scheduled_exact, u.items as unanswered, clock_timestamp() - u.since as oldest_unanswered,
+       u.uncertain, clock_timestamp() - u.uncertain_since as oldest_uncertain,
        d.claimed, d.dispatched, d.dead as dead_letters, d.dead_is_all as dead_letters_exact,
        d.oldest_waiting, d.replicas, d.max_claims, d.paused,
        l.at as paused_since, coalesce(l.who, '') as paused_by,
@@ -40,7 +41,11 @@ select d.waiting as pending, d.scheduled, d.scheduled_exact, u.items as unanswer
        pgdispatch.vanished() as vanished,
        g.open as signals, clock_timestamp() - g.oldest as oldest_signal, g.given_up as signals_given_up
 from pgdispatch.queue_counts($1) d
-cross join (select coalesce(sum(u.items), 0)::bigint as items, min(u.since) as since from pgdispatch.unanswered($1) u) u
+cross join (
+    select coalesce(sum(u.items), 0)::bigint as items, min(u.since) as since,
+           coalesce(sum(u.uncertain), 0)::bigint as uncertain, min(u.uncertain_since) as uncertain_since
+    from pgdispatch.unanswered($1) u
+) u
 cross join (
     select count(*) filter (where s.kind = 'TASK_QUEUE') as task_queues,
            coalesce(sum(s.executions) filter (where s.kind = 'TASK_QUEUE'), 0) as without_poller,
@@ -82,7 +87,8 @@ with given as materialized (
                         order by q.lease_token desc limit $2::bigint) n
     limit $2::bigint
 ), unanswered as (
-    select coalesce(sum(u.items), 0)::bigint as items, min(u.since) as since
+    select coalesce(sum(u.items), 0)::bigint as items, min(u.since) as since,
+           coalesce(sum(u.uncertain), 0)::bigint as uncertain, min(u.uncertain_since) as uncertain_since
     from pgdispatch.unanswered($2::bigint) u where u.workspace_id in (select w.id from given w)
 ), failures as materialized (
     select q.id, q.workspace_id from pgdispatch.workflow_execution_queue q
@@ -115,6 +121,7 @@ with given as materialized (
         where e.id = case t.kind when 'EXECUTION' then t.name::uuid end and e.workspace_id in (select w.id from given w))
 )
 select n.due as pending, n.scheduled, n.scheduled_exact, u.items as unanswered, clock_timestamp() - u.since as oldest_unanswered,
+       u.uncertain, clock_timestamp() - u.uncertain_since as oldest_uncertain,
        (select count(*) from holders h where h.status = 'CLAIMED') as claimed,
        (select count(*) from holders h where h.status = 'DISPATCHED') as dispatched,
        (select count(*) from dead) as dead_letters, (select count(*) < $2::bigint from failures) as dead_letters_exact,
@@ -209,10 +216,11 @@ as $$
 $$;
 
 -- function: unanswered
--- Workspaces with unanswered starts: how many, and since when the first of them was sent. Reads no more than at_most of
--- them, each with its execution. There are few at any time, but in an outage of Temporal.
+-- Workspaces with unanswered starts or uncertain claims: how many of each, and since when the first of them was sent. Reads
+-- no more than at_most of them, each with its execution. There are few at any time, but in an outage of Temporal.
+drop function if exists pgdispatch.unanswered(bigint); -- it returned other columns
 create or replace function pgdispatch.unanswered(at_most bigint)
-returns table (workspace_id uuid, items bigint, since timestamptz)
+returns table (workspace_id uuid, items bigint, since timestamptz, uncertain bigint, uncertain_since timestamptz)
 language sql stable
 set search_path = pg_catalog, pg_temp
 -- Uses the indexes, whatever the tables looked like at their last ANALYZE.
@@ -222,9 +230,10 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
 as $$
-    select d.workspace_id, count(*), min(coalesce(e.first_sent_at, d.created_at))
+    select d.workspace_id, count(*) filter (where not d.uncertain), min(coalesce(e.first_sent_at, d.created_at)) filter (where not d.uncertain),
+           count(*) filter (where d.uncertain), min(coalesce(e.first_sent_at, d.created_at)) filter (where d.uncertain)
     from (
-        select q.workspace_id, q.execution_id, q.created_at
+        select q.workspace_id, q.execution_id, q.created_at, {{ template "uncertain" }} as uncertain
         from pgdispatch.workflow_execution_queue q
         where q.stage = 'DOUBT' order by q.run_at, q.id limit at_most
     ) d
@@ -252,8 +261,8 @@ as $$
 $$;
 
 -- function: longest_waiting
--- Workspaces with due items or unanswered starts, and since when the longest-due item of each has been due, or its first
--- unanswered start was sent. Looks at the priority levels and limit keys at which items wait, ordered by workspace ID; if
+-- Workspaces with due items, unanswered starts or uncertain claims, and since when the longest-due item of each has been
+-- due, or its first such start was sent. Looks at the priority levels and limit keys at which items wait, ordered by workspace ID; if
 -- there are at_most, at the items that arrived first; and at the unanswered starts: at no more than at_most of each, so its
 -- cost is bounded, whatever waits.
 create or replace function pgdispatch.longest_waiting(at_most bigint)
@@ -276,7 +285,7 @@ as $$
         select a.workspace_id, a.run_at from ({{ template "earliest" "at_most" }}) a
         where (select count(*) from key_queues) = at_most
         union all
-        select u.workspace_id, u.since from pgdispatch.unanswered(at_most) u
+        select u.workspace_id, least(u.since, u.uncertain_since) from pgdispatch.unanswered(at_most) u
     ) l
     where l.since <= clock_timestamp()
     group by l.workspace_id

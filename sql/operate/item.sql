@@ -98,7 +98,9 @@ select q.id, q.execution_id::text, q.status,
        coalesce(q.traceparent, '') as traceparent, coalesce(q.limit_key, '') as limit_key,
        coalesce(q.workflow_id, 'execution-' || q.execution_id) as workflow_id, coalesce(k.key, '') as enqueue_key,
        q.attempt_count, q.failure_count, d.max_attempts, q.lost_lease_count, q.outcome_unknown,
-       coalesce(t.tries, 0) as tries, t.since as failing_since, coalesce(t.given_up_by, '') as given_up_by, o.since as missing_since,
+       q.status = 'PENDING' and q.outcome_unknown and {{ template "uncertain" }} as uncertain,
+       coalesce(t.tries, 0) as tries, t.since as failing_since, coalesce(t.given_up_by, '') as given_up_by,
+       coalesce(o.since, t.missing_since) as missing_since,
        coalesce('parked, retried at ' || p.try_at::timestamptz(0) || ': ' || p.error, q.last_error, '') as last_error,
        q.created_at, clock_timestamp() - q.created_at as age,
        coalesce(q.claimed_by, '') as claimed_by, q.claimed_at, q.lease_expires_at,
@@ -323,7 +325,7 @@ select p.id from purged p
 
 -- name: view_items
 -- reads
--- $1 status, UNANSWERED, or SCHEDULED, whose items PENDING leaves out; $2 workspaces, $3 definition's ID or name, $4 part
+-- $1 status, UNANSWERED, UNCERTAIN, MISSING, or SCHEDULED, whose items PENDING leaves out; $2 workspaces, $3 definition's ID or name, $4 part
 -- of the error, case-insensitive (null: any); enqueued since $5 or, if null, since $6 ago; until $7 or $8, likewise; $9
 -- only items before this ID; $10 at most. Looks at up to $11 items of each index, and returns how many it looked at and
 -- their lowest ID. $12 priority, $13 limit key, $14 the path of a field of params whose value as text is $15 (null: any).
@@ -341,8 +343,11 @@ with looked as materialized (
          and q.lease_token >= case $1::text when 'CLAIMED' then (select t.leased_from from pgdispatch.mark_trim t) else 0 end
      order by q.lease_token desc limit $11::bigint)
     union all
+    (select q.id from (select m.execution_id from pgdispatch.missing_executions m where $1::text = 'MISSING' limit $11::bigint) m
+     cross join lateral (select q.id from pgdispatch.workflow_execution_queue q where q.execution_id = m.execution_id offset 0) q)
+    union all
     (select q.id from pgdispatch.workflow_execution_queue q
-     where $1::text in ('PENDING', 'UNANSWERED') and q.stage = 'DOUBT' limit $11::bigint)
+     where $1::text in ('PENDING', 'UNANSWERED', 'UNCERTAIN') and q.stage = 'DOUBT' limit $11::bigint)
     union all
     (select q.id from pgdispatch.workflow_execution_queue q
      where $1::text in ('PENDING', 'SCHEDULED') and $2::text[] is null and $13::text is null
@@ -364,7 +369,9 @@ with looked as materialized (
     select q.id
     from (select l.id from looked l where l.id < $9::bigint order by l.id desc) l -- so that it ends with the last one found
     cross join lateral (select q.* from pgdispatch.workflow_execution_queue q where q.id = l.id offset 0) q -- per row
-    where case $1::text when 'UNANSWERED' then q.stage = 'DOUBT'
+    where case $1::text when 'UNANSWERED' then q.stage = 'DOUBT' and not {{ template "uncertain" }}
+                        when 'UNCERTAIN' then q.stage = 'DOUBT' and {{ template "uncertain" }}
+                        when 'MISSING' then q.status = 'DISPATCHED'
                         when 'SCHEDULED' then q.stage = 'WAITS' and q.run_at > clock_timestamp()
                         when 'PENDING' then q.status = 'PENDING' and (q.stage = 'DOUBT' or q.run_at <= clock_timestamp())
                         else $1::text is null or q.status = $1::text end

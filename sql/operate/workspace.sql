@@ -17,6 +17,7 @@ select w.id::text, w.name, w.plan, l.slots as "limit", w.paused, n.due as waitin
        n.scheduled, n.scheduled_exact, h.claimed, h.running,
        clock_timestamp() - n.oldest_due as oldest_waiting, coalesce(f.items, 0) as failures, p.rank,
        coalesce(u.items, 0) as unanswered, clock_timestamp() - u.since as oldest_unanswered,
+       coalesce(u.uncertain, 0) as uncertain, clock_timestamp() - u.uncertain_since as oldest_uncertain,
        pgdispatch.burst_limit(l.slots, l.burst) as burst
 from page p
 cross join lateral (select w.* from pgdispatch.workspaces w where w.id = p.id offset 0) w
@@ -168,8 +169,10 @@ with page as materialized (
 select w.id::text, w.name, w.plan, w.max_concurrent_workflows, s.max_concurrent_workflows as "limit",
        w.max_burst_workflows, pgdispatch.burst_limit(s.max_concurrent_workflows, coalesce(w.max_burst_workflows, t.max_burst_workflows)) as burst,
        w.max_starts_per_second, w.paused,
-       s.waiting, true as waiting_exact, s.scheduled, true as scheduled_exact, s.claimed, s.running, s.unanswered,
-       clock_timestamp() - u.since as oldest_unanswered, clock_timestamp() - s.oldest_waiting_since as oldest_waiting, w.created_at
+       s.waiting, true as waiting_exact, s.scheduled, true as scheduled_exact, s.claimed, s.running,
+       greatest(s.unanswered - coalesce(u.uncertain, 0), 0) as unanswered, clock_timestamp() - u.since as oldest_unanswered,
+       coalesce(u.uncertain, 0) as uncertain, clock_timestamp() - u.uncertain_since as oldest_uncertain,
+       clock_timestamp() - s.oldest_waiting_since as oldest_waiting, w.created_at
 from pgdispatch.workspaces w
 join pgdispatch.workspace_tiers t on t.plan = w.plan
 join pgdispatch.workspace_statistics s on s.workspace_id = w.id
@@ -221,6 +224,7 @@ select w.id::text, w.name, w.plan, w.max_concurrent_workflows, l.slots as "limit
        w.max_starts_per_second, w.paused, n.due as waiting, n.due_exact as waiting_exact, n.scheduled, n.scheduled_exact,
        h.claimed, h.running,
        coalesce(u.items, 0) as unanswered, clock_timestamp() - u.since as oldest_unanswered,
+       coalesce(u.uncertain, 0) as uncertain, clock_timestamp() - u.uncertain_since as oldest_uncertain,
        clock_timestamp() - n.oldest_due as oldest_waiting, w.created_at,
        (select count(*)
         from (select q.workspace_id from pgdispatch.workflow_execution_queue q
@@ -290,7 +294,7 @@ with {{ template "troubles" "$9" }}), oldest as materialized (
 ), ranked as materialized (
     select w.id, w.name collate "C" as name,
            coalesce(case $3::text
-                        when 'oldest' then date_part('epoch', least(o.oldest_due, u.since))
+                        when 'oldest' then date_part('epoch', least(o.oldest_due, u.since, u.uncertain_since))
                         when 'running' then -h.items::double precision
                         when 'failures' then -f.items::double precision
                     end, 'infinity') as rank

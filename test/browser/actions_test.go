@@ -158,6 +158,35 @@ func TestAnItemIsWithdrawnOrHurriedOrEndedFromItsPage(t *testing.T) {
 	require.Equal(t, []string{"executions terminate"}, logged(t, executionOf(t, running)))
 }
 
+// An execution that Temporal does not find is given up once that is confirmed.
+func TestGiveUp_IsConfirmedOnAPageOfItsOwn(t *testing.T) {
+	t.Parallel()
+	item := one[string](t, shared.full, `
+		insert into pgdispatch.missing_executions (execution_id, since, asked_at, young)
+		select q.execution_id, now(), now(), true from pgdispatch.workflow_execution_queue q
+		where q.status = 'DISPATCHED' and q.workspace_id <> $1 order by q.id limit 1
+		returning (select q.id::text from pgdispatch.workflow_execution_queue q
+			where q.execution_id = missing_executions.execution_id)`,
+		workspaceID(t, "Dunder Cork"))
+	givenUp := func() string {
+		return one[string](t, shared.full, `select coalesce(given_up_by, '') from pgdispatch.missing_executions
+			where execution_id::text = $1`, executionOf(t, item))
+	}
+
+	p := shared.acting.open(t, "/ui/items/"+item)
+	p.tabTo("Give up")
+	p.follow(chromedp.KeyEvent(kb.Enter))
+	require.Contains(t, p.text("main"), "TEMPORAL_ADDRESS leads to the right cluster")
+	require.Empty(t, givenUp(), "no change before the confirmation")
+	p.tabTo("Give up")
+	p.follow(chromedp.KeyEvent(kb.Enter))
+	require.Contains(t, p.done(), "Given up")
+	require.Equal(t, "anna (web)", givenUp())
+	require.Equal(t, []string{"executions give-up"}, logged(t, "["+item+"]"))
+	p.visit("/ui/items?status=MISSING")
+	require.Contains(t, p.text("#items"), item)
+}
+
 func TestADeadLetterIsReplayedOrDiscardedFromItsPage(t *testing.T) {
 	t.Parallel()
 	mark := func(item string) string {

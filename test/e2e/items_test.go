@@ -120,8 +120,8 @@ func TestItems_NamesThoseThatFailWhileOthersStart(t *testing.T) {
 	require.Contains(t, errs, "item "+waiting+" waits and holds no slot: use `pgdispatch items cancel "+waiting+"`")
 	require.Equal(t, "would give-up 2 items\n", d.types("items", "give-up", "--all", "--dry-run"))
 	require.Equal(t, "gave up 1 of 1 item\n", d.types("items", "give-up", "1", "--by", "ann"))
-	require.Regexp(t, "\nwaits +It was given up by ann: a replica looks it up in Temporal, and then it ends.\n",
-		d.types("items", "show", "1"))
+	require.Regexp(t, "\nwaits +It was given up by ann: a replica looks it up in Temporal for a minute, and then it "+
+		"ends.\n", d.types("items", "show", "1"))
 	for _, item := range d.claims() {
 		if item.ID == 1 {
 			require.Equal(t, "ann", item.GivenUpBy)

@@ -112,22 +112,30 @@ func TestReplica_EndsAnItemThatFailsForLongWhileOthersStart(t *testing.T) {
 	t.Parallel()
 	type given struct {
 		carriedOut, byHand bool
+		notFound           int // how many lookups find nothing although it is there
 		want, text         string
 	}
 	for name, c := range map[string]given{
-		"not in Temporal": {false, false, "FAILED",
+		"not in Temporal": {false, false, 0, "FAILED",
 			"failed 1\\d times in 6m\\ds while others of its namespace started, and Temporal does not have its workflow: " +
 				".*shard"},
-		"in Temporal": {true, false, "COMPLETED", ""},
-		"given up": {false, true, "FAILED",
+		"in Temporal":                         {true, false, 0, "COMPLETED", ""},
+		"in Temporal, which does not find it": {true, false, 2, "COMPLETED", ""},
+		"given up, and not found at once":     {true, true, 2, "COMPLETED", ""},
+		"given up": {false, true, 0, "FAILED",
 			"given up by ann: Temporal does not have its workflow; its last error: .*shard"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStack(t)
 			var poison atomic.Value
+			var lookups atomic.Int64
 			poison.Store("none")
 			s.intercept(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+				describe, is := request.(*workflowservice.DescribeWorkflowExecutionRequest)
+				if is && describe.GetExecution().GetWorkflowId() == poison.Load() && lookups.Add(1) <= int64(c.notFound) {
+					return nil, serviceerror.ToStatus(serviceerror.NewNotFound("not here")).Err()
+				}
 				start, is := request.(*workflowservice.StartWorkflowExecutionRequest)
 				if !is || start.GetWorkflowId() != poison.Load() {
 					return handler(ctx, request)
@@ -155,8 +163,14 @@ func TestReplica_EndsAnItemThatFailsForLongWhileOthersStart(t *testing.T) {
 			}
 			s.eventually(func() bool {
 				s.enqueue("ENTERPRISE", "Echo", 1)
+				if n := lookups.Load(); n > int64(c.notFound) { // what is not there is looked up for a minute
+					s.exec("update pgdispatch.start_tries set missing_since = missing_since - interval '1 minute'")
+				}
+				s.exec(`update pgdispatch.workflow_execution_queue set run_at = clock_timestamp()
+					where execution_id = $1 and status = 'PENDING' and run_at > clock_timestamp()`, failing)
 				return s.statusOf(failing) == c.want
 			}, "it ends")
+			require.Greater(t, lookups.Load(), int64(c.notFound))
 			require.Regexp(t, "^"+c.text, one[string](s,
 				"select coalesce(last_error, '') from pgdispatch.workflow_execution_queue where execution_id = $1", failing))
 			s.requireSlotsMatchTemporal()

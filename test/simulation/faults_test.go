@@ -10,7 +10,10 @@ import (
 
 // fault does something bad.
 func (w *world) fault() {
-	switch w.IntN(9) {
+	switch w.IntN(10) {
+	case 9:
+		w.count("not found")
+		w.forgetsForAWhile()
 	case 8:
 		w.count("cut off")
 		r := w.replicas[w.IntN(len(w.replicas))]
@@ -56,8 +59,22 @@ func (w *world) fault() {
 	}
 }
 
+// forgetsForAWhile cuts all connections to Temporal, which then knows no workflow for three seconds.
+func (w *world) forgetsForAWhile() {
+	w.say("Temporal does not find its workflows for three seconds")
+	w.temporal.unknownTo = time.Now().Add(unknownFor)
+	for _, c := range slices.Clone(w.calls) {
+		if c.temporal() {
+			w.answers(c, errCut)
+		}
+	}
+}
+
 // jumps sets Postgres' clock forward or back.
 func (w *world) jumps(by time.Duration) {
+	if by > 0 && !w.temporal.knows() {
+		return // answers of these seconds would count as those of a minute
+	}
 	w.count("clock jumps")
 	if w.skew += by; by > lease { // a start that is under way may arrive after its lease
 		w.tables.ForgetsLeases()

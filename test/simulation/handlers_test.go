@@ -190,6 +190,9 @@ func (w *world) claimed(of *replica, c simpg.Claimed, single bool) (rows table) 
 }
 
 func (w *world) claimedRow(i simpg.Item, problem string) map[string]any {
+	if w.lies == "one answer of not found is believed" {
+		i.MissingFor = time.Hour
+	}
 	return map[string]any{
 		"id": i.ID, "token": i.Token, "execution_id": executionOf(i.ID), "workspace_id": uuid.UUID(i.Workspace).String(),
 		"workflow_definition_id": "", "workflow_definition_version_id": uuid.UUID(i.Workspace).String(),
@@ -198,8 +201,8 @@ func (w *world) claimedRow(i simpg.Item, problem string) map[string]any {
 		"execution_timeout": time.Duration(0), "version_revision": fmt.Sprint(w.tables.Graph(i.Workspace).Revision),
 		"params": []byte("{}"), "traceparent": "",
 		"attempt_count": i.Attempts, "failure_count": i.Failures, "max_attempts": 3, "outcome_unknown": i.Unanswered,
-		"unanswered_for": i.UnansweredFor, "tries": i.Tries, "failing_for": time.Duration(0), "last_error": "",
-		"given_up_by": "", "problem": problem, "waited": i.Waited, "priority": i.Priority,
+		"unanswered_for": i.UnansweredFor, "tries": i.Tries, "failing_for": time.Duration(0), "missing_for": i.MissingFor,
+		"last_error": "", "given_up_by": "", "problem": problem, "waited": i.Waited, "priority": i.Priority,
 		"start_options": []byte(nil), "limit_key": i.Key, "workflow_id": "", "workflow_id_policy": "",
 		"standing": []byte(nil),
 	}
@@ -228,7 +231,9 @@ func settles(verb string) handler {
 			switch verb {
 			case "retry", "release":
 				end.Delay, end.Unanswered = args[3].([]time.Duration)[n], args[4].([]bool)[n]
-				end.Alone = verb == "release" && args[5].([]bool)[n]
+				if verb == "release" {
+					end.Alone, end.Missing = args[5].([]bool)[n], args[6].([]bool)[n]
+				}
 			case "dispatched":
 				end.Run = args[2].([]string)[n]
 				if args[3].(*string) != nil {

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -18,7 +17,9 @@ type lastingFault struct {
 	outcome engine.Outcome
 	// hangs means that each start of an afflicted item gets no answer before its timeout.
 	hangs bool
-	// notFound means that Temporal cuts all connections once, and then knows no workflow for three seconds.
+	// notFound means that Temporal cuts all connections once, and then knows no workflow for three seconds. The first
+	// start of an afflicted item is carried out without an answer, and later ones are refused, so that its workflow is
+	// looked up.
 	notFound bool
 	// none means that nothing fails, to see that healthy items are on time then.
 	none bool
@@ -33,7 +34,7 @@ var lastingFaults = map[string]*lastingFault{
 	"a start is always refused":             {outcome: engine.Blocked},
 	"an item cannot be encoded":             {outcome: engine.Unreached},
 	"a quarter of all starts is unanswered": {outcome: engine.Unanswered, oneIn: 4},
-	"runs are not found for three seconds":  {notFound: true},
+	"runs are not found for three seconds":  {notFound: true, oneIn: 2},
 }
 
 const (
@@ -41,12 +42,14 @@ const (
 	mostDelay = 10 * time.Second
 	// lastingTime is how long a fault lasts.
 	lastingTime = 2 * time.Minute
+	// unknownFor is how long Temporal finds no workflow.
+	unknownFor = 3 * time.Second
 )
 
 // afflicts reports whether an item has the fault.
 func (f *lastingFault) afflicts(item int64) bool {
 	switch {
-	case f == nil, f.none, f.notFound:
+	case f == nil, f.none:
 		return false
 	case f.oneIn == 0:
 		return item == 1
@@ -78,7 +81,9 @@ func (w *world) lasts() string {
 			items++
 		}
 		if fault.notFound && w.temporal.unknownTo.IsZero() && time.Since(began) > 20*time.Second {
+			w.mu.Lock()
 			w.forgetsForAWhile()
+			w.mu.Unlock()
 		}
 		if w.step(); w.broken != "" {
 			return w.broken
@@ -91,19 +96,6 @@ func (w *world) lasts() string {
 	w.say("the fault ends")
 	w.lasting, w.stays = nil, false
 	return w.drains()
-}
-
-// forgetsForAWhile cuts all connections to Temporal, which then knows no workflow for three seconds.
-func (w *world) forgetsForAWhile() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.say("Temporal does not find its workflows for three seconds")
-	w.temporal.unknownTo = time.Now().Add(3 * time.Second)
-	for _, c := range slices.Clone(w.calls) {
-		if c.temporal() {
-			w.answers(c, errCut)
-		}
-	}
 }
 
 func TestReplicas_HoldUpNobodyForALastingFault(t *testing.T) {

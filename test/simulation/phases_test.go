@@ -57,7 +57,7 @@ func (w *world) calms() {
 	})
 	w.say("all faults end")
 	w.calm = true
-	w.temporal.away, w.temporal.blocked = false, map[string]bool{}
+	w.temporal.away, w.temporal.blocked, w.temporal.unknownTo = false, map[string]bool{}, time.Time{}
 	clear(w.tables.Refuses)
 	clear(w.tables.RefusesEnd)
 }

@@ -160,6 +160,7 @@ var plantedMistakes = map[string]string{
 	"unanswered starts come last":             "unanswered start of item .* is not repeated",
 	"finds outlive their leases":              "find of item .* outlives its lease",
 	"retention is not read":                   "Temporal has forgotten its workflow",
+	"one answer of not found is believed":     "holds no slot, and its workflow runs",
 	"revisions stay":                          "is started with an outdated graph",
 	"all workers may repeat starts":           "workers repeat starts",
 }

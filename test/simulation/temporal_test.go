@@ -113,8 +113,11 @@ func (s starter) Start(ctx context.Context, item claim.Item) (runID string, outc
 	c.blocked = func() bool { return w.lasting.afflicts(item.ID) && w.lasting.hangs }
 	c.run = func() (error, bool) {
 		w.broken = cmp.Or(w.broken, w.nodes(item))
+		afflicted := w.lasting.afflicts(item.ID)
 		switch {
-		case w.lasting.afflicts(item.ID):
+		case afflicted && w.lasting.notFound && m.runs[item.ID] != nil:
+			return refuses(engine.Permanent)
+		case afflicted && !w.lasting.notFound:
 			return refuses(w.lasting.outcome)
 		case m.blocked[item.Namespace]:
 			return refuses(engine.Blocked)
@@ -124,7 +127,7 @@ func (s starter) Start(ctx context.Context, item claim.Item) (runID string, outc
 			return refuses(engine.Forgotten)
 		case w.rare(40):
 			return refuses(engine.Retryable)
-		case w.rare(200), item.Unanswered && w.rare(4):
+		case w.rare(200), item.Unanswered && (!m.knows() || w.rare(4)):
 			return refuses(engine.Permanent)
 		case w.rare(40):
 			return refuses(engine.Throttled)
@@ -140,7 +143,7 @@ func (s starter) Start(ctx context.Context, item claim.Item) (runID string, outc
 		}
 		w.say("%s starts %d", s.of.name, item.ID)
 		c.outcome = engine.Started
-		return nil, m.mute || w.rare(15)
+		return nil, m.mute || afflicted || w.rare(15)
 	}
 	defer s.of.begins(item)()
 	err = w.send(ctx, c)
@@ -275,8 +278,11 @@ func (m *temporalModel) signal(item, id int64, signal temporal.Signal) (continue
 
 // finds reports whether Temporal finds the workflow of an item.
 func (m *temporalModel) finds(item int64) bool {
-	return m.runs[item] != nil && !m.runs[item].forgot() && !time.Now().Before(m.unknownTo)
+	return m.runs[item] != nil && !m.runs[item].forgot() && m.knows()
 }
+
+// knows reports whether Temporal knows of its workflows.
+func (m *temporalModel) knows() bool { return !time.Now().Before(m.unknownTo) }
 
 // received reports whether a workflow has received a signal.
 func (m *temporalModel) received(signal int64) bool {

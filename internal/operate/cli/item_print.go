@@ -16,7 +16,7 @@ func noteOf(i operate.Item) string {
 		return "given up by " + view.Printable(i.GivenUpBy) + "; a replica will look it up"
 	case i.Status == "PENDING" && i.Tries > 0:
 		return cut(fmt.Sprintf("failed %s while others started: %s", view.Counted(i.Tries, "time"), i.LastError))
-	case view.IsUncertain(i):
+	case i.Uncertain:
 		return cut(i.LastError + "; its start may have been sent")
 	case i.Status == "PENDING" && i.Unanswered:
 		return "start not answered; Temporal will be asked again"

@@ -168,8 +168,8 @@ func (a *App) itemsGiveUpCommand() *cobra.Command {
 		verb: "give-up", past: "gave up", skips: "started, ended or claimed in the meantime",
 		short: "Give up items whose starts keep failing",
 		long: "Give-up ends PENDING items that keep their slot while they wait for another try. A replica looks each up\n" +
-			"in Temporal: if its workflow is there, the item is DISPATCHED; otherwise it becomes a dead letter.\n" +
-			"Filters select only items that wait after a try.",
+			"in Temporal: if its workflow is there, the item is DISPATCHED; if Temporal does not find it for a minute,\n" +
+			"it becomes a dead letter. Filters select only items that wait after a try.",
 		found: operate.ItemFilter{States: []string{"PENDING"}, Keeps: true},
 		named: func(_ context.Context, _ *operate.Store, item operate.Item, _ string, _ *outcome) (bool, error) {
 			switch {

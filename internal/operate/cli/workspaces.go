@@ -69,7 +69,7 @@ func (a *App) workspacesListCommand() *cobra.Command {
 				cells: func(w operate.Workspace) string {
 					return fmt.Sprintf("%s\t%s\t%s\t%d/%s\t%s\t%d\t%s\t%d\t%s\t%s", view.Printable(w.Name), w.ID, w.Plan, w.Active(),
 						view.Slots(w.Limit, w.Burst), rateOf(w), w.Waiting, oldestOf(w), w.Scheduled,
-						view.Unanswered(w.Unanswered, w.OldestUnanswered), yesNo(w.Paused))
+						view.InDoubt(w.Unanswered, w.OldestUnanswered, w.Uncertain), yesNo(w.Paused))
 				},
 			}.print(a)
 		}),
@@ -217,10 +217,11 @@ func (a *App) printWorkspace(w operate.Workspace, definitions []operate.Definiti
 	fmt.Fprintf(table,
 		"workspace\t%s\nid\t%s\nplan\t%s\nlimit\t%d, %s\nburst\t%s\nrate\t%s\npaused\t%s\n",
 		view.Printable(w.Name), w.ID, w.Plan, w.Limit, own, burstOf(w), rateOf(w), yesNo(w.Paused))
-	fmt.Fprintf(table, "running\t%d\nclaimed\t%d\nunanswered\t%s\nwaiting\t%d\noldest waiting\t%s\n"+
+	fmt.Fprintf(table, "running\t%d\nclaimed\t%d\nunanswered\t%s\nuncertain\t%s\nwaiting\t%d\noldest waiting\t%s\n"+
 		"scheduled\t%d\ncreated\t%s\n\n",
 		w.Running, w.Claimed,
-		view.Unanswered(w.Unanswered, w.OldestUnanswered), w.Waiting, oldestOf(w), w.Scheduled, stamp(w.CreatedAt))
+		view.Unanswered(w.Unanswered, w.OldestUnanswered), view.Unanswered(w.Uncertain, w.OldestUncertain), w.Waiting,
+		oldestOf(w), w.Scheduled, stamp(w.CreatedAt))
 	fmt.Fprintln(table, definitionHeads)
 	for _, d := range definitions {
 		fmt.Fprintln(table, definitionCells(d, "none (cannot be started)"))

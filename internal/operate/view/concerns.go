@@ -61,6 +61,8 @@ func Concerns(o operate.Overview) []Concern {
 		"%d of %d replicas have not been heard of for 12 s: their state is not known.", stale, replicas)
 	unanswered := unansweredConcern(d)
 	add(unanswered != "", Warning, "see the replicas' logs, and `pgdispatch doctor`", "%s", unanswered)
+	uncertain := uncertainConcern(d)
+	add(uncertain != "", Warning, "see the replicas' logs, and `pgdispatch doctor`", "%s", uncertain)
 	add(without > 0, Warning, "see the replicas' logs, and `pgdispatch doctor`",
 		"A Temporal namespace accepts no workflows: its items wait, others are started.")
 	add(version != "", Warning, operate.ActivitiesNeed,
@@ -121,7 +123,7 @@ func truth(is bool) int {
 // seconds.
 const unansweredAfter = 30 * time.Second
 
-// Unanswered describes unanswered starts: how many, and for how long the first of them.
+// Unanswered describes unanswered starts, or uncertain claims: how many, and for how long the first of them.
 func Unanswered(items int64, oldest *time.Duration) string {
 	if items == 0 || oldest == nil {
 		return Number(items)
@@ -137,6 +139,25 @@ func unansweredConcern(d operate.Depth) string {
 	return fmt.Sprintf("%s unanswered for %s. %s of a workspace until Temporal answers.",
 		Number(d.Unanswered)+plural(d.Unanswered, " start is", " starts are"), Span(*d.OldestUnanswered),
 		plural(d.Unanswered, "It holds a slot", "They hold slots"))
+}
+
+// InDoubt describes what keeps slots without a claim or a run: unanswered starts, and uncertain claims.
+func InDoubt(unanswered int64, oldest *time.Duration, uncertain int64) string {
+	if uncertain == 0 {
+		return Unanswered(unanswered, oldest)
+	}
+	return Unanswered(unanswered, oldest) + ", uncertain " + Number(uncertain)
+}
+
+// uncertainConcern describes claims whose items are not known to be started or not for long. It is empty if there are
+// none.
+func uncertainConcern(d operate.Depth) string {
+	if d.OldestUncertain == nil || *d.OldestUncertain < unansweredAfter {
+		return ""
+	}
+	return fmt.Sprintf("%s uncertain for %s: the answer or the replica was lost, and Temporal is not asked yet. %s of a "+
+		"workspace until Temporal answers.", Number(d.Uncertain)+plural(d.Uncertain, " claim is", " claims are"),
+		Span(*d.OldestUncertain), plural(d.Uncertain, "Its item holds a slot", "Their items hold slots"))
 }
 
 // LateSignal is how long a signal may be undelivered before it becomes a concern.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
@@ -100,12 +99,6 @@ func Waits(i operate.Item, w operate.Workspace, keys []operate.KeyLimit, ahead i
 	return fmt.Sprintf("%s; %s before it.", limits, AtMost(ahead, operate.CountLimit))
 }
 
-// IsUncertain reports whether an item keeps its slot because its lease expired: its replica was lost, or never got the
-// answer to its claim. Unlike an unanswered start, its start may never have been sent.
-func IsUncertain(i operate.Item) bool {
-	return i.Status == "PENDING" && i.Unanswered && i.Tries == 0 && strings.HasPrefix(i.LastError, "lease of ")
-}
-
 // triedAgain says why an item waits that keeps its slot.
 func triedAgain(i operate.Item) string {
 	next := "It keeps its slot, and is tried again now."
@@ -114,12 +107,15 @@ func triedAgain(i operate.Item) string {
 	}
 	switch {
 	case i.GivenUpBy != "":
-		return fmt.Sprintf("It was given up by %s: a replica looks it up in Temporal, and then it ends.",
+		return fmt.Sprintf("It was given up by %s: a replica looks it up in Temporal for a minute, and then it ends.",
 			Printable(i.GivenUpBy))
+	case i.MissingSince != nil:
+		return "It is to fail, and Temporal does not find its workflow. It keeps its slot, and fails once all answers of a " +
+			"minute agree."
 	case i.Tries > 0:
 		return fmt.Sprintf("Its start failed %s while others of its namespace started. %s", Counted(i.Tries, "time"), next)
-	case IsUncertain(i):
-		return "Its lease expired, so its start may have been sent, or not. " + next
+	case i.Uncertain:
+		return "Its claim was lost, so its start may have been sent, or not. " + next
 	}
 	return "Its start was not answered. " + next
 }

@@ -35,7 +35,7 @@ func Status(status string) string {
 	switch status {
 	case "PENDING":
 		return "Waiting"
-	case "UNANSWERED", "SCHEDULED":
+	case "UNANSWERED", "UNCERTAIN", "SCHEDULED", "MISSING":
 		return capital(strings.ToLower(status))
 	case "":
 		return "All"
@@ -48,11 +48,16 @@ func StateOf(i operate.Item, h Holds) State {
 	if i.Status == "FAILED" && i.State != "" {
 		return State{"failed", "bad", "FAILED: a dead letter, " + i.State}
 	}
+	if i.Status == "DISPATCHED" && i.MissingSince != nil {
+		return State{"missing", "bad", "DISPATCHED: its workflow ran, and Temporal does not find it"}
+	}
 	if i.Status != "PENDING" {
 		return states[i.Status]
 	}
 	w, known := h.Workspaces[i.WorkspaceID]
 	switch {
+	case i.Uncertain:
+		return State{"uncertain", "bad", "PENDING: its claim was lost, so its start may have been sent or not"}
 	case i.Unanswered:
 		return State{"unanswered", "bad", "PENDING: its start was sent and not answered, so its workflow may be running"}
 	case i.DueIn > 0 && i.FailureCount > 0:

@@ -3,6 +3,7 @@ package view
 import (
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func busy() Screen {
 		At: time.Date(2026, 8, 1, 12, 30, 0, 0, time.UTC),
 		Overview: operate.Overview{
 			Depth: operate.Depth{Pending: 1_234_567, Scheduled: 10_000, Unanswered: 2,
-				OldestUnanswered: ptr(75 * time.Second), Claimed: 12,
+				OldestUnanswered: ptr(75 * time.Second), Uncertain: 3, OldestUncertain: ptr(40 * time.Second), Claimed: 12,
 				Dispatched: 2345, DeadLetters: 3, DeadLettersExact: true, OldestWaiting: ptr(75 * time.Hour), Replicas: 2,
 				MaxClaims: 100, Signals: 12, OldestSignal: ptr(90 * time.Second), SignalsGivenUp: 1},
 			Replicas: []operate.Replica{
@@ -53,7 +54,7 @@ func busy() Screen {
 		},
 		Workspaces: []operate.WorkspaceRow{
 			{Name: "Acme", Plan: "PRO", Limit: 5, Claimed: 1, Running: 2, Unanswered: 2,
-				OldestUnanswered: ptr(75 * time.Second), Waiting: 1000, OldestWaiting: ptr(75 * time.Hour),
+				Uncertain: 1, OldestUnanswered: ptr(75 * time.Second), Waiting: 1000, OldestWaiting: ptr(75 * time.Hour),
 				Scheduled: 17, ScheduledExact: true, Failures: 12},
 			{Name: "evil\x1b[2J\r\nname " + strings.Repeat("long ", 20), Plan: "FREE", Limit: 0, Paused: true, Waiting: 1,
 				OldestWaiting: ptr(350 * time.Millisecond), WaitingExact: true, ScheduledExact: true},
@@ -126,6 +127,9 @@ func TestConcernsSayTheWorstFirst(t *testing.T) {
 		"1 start is unanswered for 1 h 0 min. It holds": func(o *operate.Overview) {
 			o.Depth.Unanswered, o.Depth.OldestUnanswered = 1, ptr(time.Hour)
 		},
+		"2 claims are uncertain for 40 s: the answer or the replica was lost": func(o *operate.Overview) {
+			o.Depth.Uncertain, o.Depth.OldestUncertain = 2, ptr(40*time.Second)
+		},
 		"1 dead letter waits": func(o *operate.Overview) { o.Depth.DeadLetters = 1 },
 		"At least 9,000 dead letters wait": func(o *operate.Overview) {
 			o.Depth.DeadLetters, o.Depth.DeadLettersExact = 9000, false
@@ -148,7 +152,8 @@ func TestConcernsSayTheWorstFirst(t *testing.T) {
 	for _, c := range Concerns(all) {
 		severities = append(severities, c.Severity)
 	}
-	require.Equal(t, []Severity{Critical, Warning, Warning, Warning, Warning, Warning, Notice, Notice}, severities)
+	require.Equal(t, append(append([]Severity{Critical}, slices.Repeat([]Severity{Warning}, 6)...), Notice, Notice),
+		severities)
 }
 
 func TestNumbersAndSpansAreReadable(t *testing.T) {

@@ -15,11 +15,14 @@ func TestWaits_NamesWhyAnItemKeepsItsSlot(t *testing.T) {
 	for want, item := range map[string]operate.Item{
 		"Its start was not answered. It keeps its slot, and is tried again in 2.0 s.": {LastError: "no answer",
 			DueIn: 2 * time.Second},
-		"Its lease expired, so its start may have been sent, or not. It keeps its slot, and is tried again now.": {
-			LastError: "lease of replica-1 expired"},
+		"Its claim was lost, so its start may have been sent, or not. It keeps its slot, and is tried again now.": {
+			LastError: "lease of replica-1 expired", Uncertain: true},
 		"Its start failed 3 times while others of its namespace started. It keeps its slot, and is tried again now.": {
 			LastError: "no shard", Tries: 3},
-		"It was given up by ann: a replica looks it up in Temporal, and then it ends.": {Tries: 3, GivenUpBy: "ann"},
+		"It was given up by ann: a replica looks it up in Temporal for a minute, and then it ends.": {Tries: 3,
+			GivenUpBy: "ann"},
+		"It is to fail, and Temporal does not find its workflow. It keeps its slot, and fails once all answers of a minute " +
+			"agree.": {Tries: 3, MissingSince: &time.Time{}},
 	} {
 		item.Status, item.Unanswered = "PENDING", true
 		require.Equal(t, want, Waits(item, operate.Workspace{}, nil, 0, operate.Settings{}))

@@ -25,6 +25,8 @@ type Changer interface {
 	ChangeSettings(ctx context.Context, patch operate.Patch, who string) (operate.SettingsChange, error)
 	CancelItems(ctx context.Context, items []int64, who string) ([]int64, error)
 	RetryItems(ctx context.Context, items []int64, who string) ([]int64, error)
+	GiveUpItems(ctx context.Context, items []int64, who string) ([]int64, error)
+	GiveUpExecutions(ctx context.Context, items []int64, who string) ([]int64, error)
 	RequestStop(ctx context.Context, stop temporal.Stop) (string, error)
 	Replay(ctx context.Context, executionID, who string) (operate.Replay, error)
 	ReplayAll(ctx context.Context, items []int64, who string) ([]operate.Replayed, error)
@@ -69,7 +71,8 @@ func (v visit) actRoutes() routes {
 		"workspaces/{id}/burst": v.setTerm("burst", "plan", operate.BurstPatch),
 		"workspaces/{id}/rate":  v.setTerm("rate", "off", operate.RatePatch),
 		"items/{id}/cancel":     v.actOn(cancel, "cancelled"), "items/{id}/retry": v.actOn(retry, "retried"),
-		"items/{id}/replay": v.replayItem, "items/{id}/discard": v.actOn(discard, "discarded"),
+		"items/{id}/give-up": v.actOn(giveUp, "given-up"),
+		"items/{id}/replay":  v.replayItem, "items/{id}/discard": v.actOn(discard, "discarded"),
 		"items/{id}/resend": v.resendSignal, "items/{id}/signal": v.sendSignal,
 		"items/{id}/request-cancel": v.requestCancel, "items/{id}/terminate": v.terminate,
 		"dead/replay": v.bulk(replay, "dead letter"), "dead/discard": v.bulk(discard, "dead letter"),
@@ -89,7 +92,8 @@ func (v visit) actRoutes() routes {
 func (v visit) questions() map[string]handler {
 	return map[string]handler{
 		"items/selected": v.askSelected, "items/{id}/terminate": v.confirmTerminate, "items/{id}/discard": v.confirmDiscard,
-		"dead/replay": v.dryRun(replay), "dead/discard": v.dryRun(discard), "settings/pause": v.confirmPause,
+		"items/{id}/give-up": v.confirmGiveUp,
+		"dead/replay":        v.dryRun(replay), "dead/discard": v.dryRun(discard), "settings/pause": v.confirmPause,
 		"limits/{id}/remove": v.confirmRemoveLimit,
 	}
 }
@@ -152,6 +156,7 @@ var doneWords = map[string]string{
 	"before":    "Nothing was changed: this was requested before.",
 	"replayed":  "Replayed as a new item.",
 	"discarded": "Discarded. It is no longer listed.",
+	"given-up":  "Given up. A replica asks Temporal for its workflow, and ends it if there is none.",
 	"removed":   "Removed. Its items start without it from the next claim.",
 	"resent":    "The signal was sent again. A replica will deliver it.",
 	"sent":      "The signal was sent. A replica will deliver it.",

@@ -39,6 +39,7 @@ var forms = []struct {
 		`workspaces set-rate by web: {"max_starts_per_second":null}`, ""},
 	{"/ui/items/8/cancel", nil, "cancel [8] by web", "/ui/items/8?done=cancelled"},
 	{"/ui/items/8/retry", nil, "retry [8] by web", "/ui/items/8?done=retried"},
+	{"/ui/items/8/give-up", nil, "give up waiting [8] by web\ngive up missing [8] by web", "/ui/items/8?done=given-up"},
 	{"/ui/items/8/request-cancel", url.Values{"reason": {"too slow"}}, `CANCEL "too slow" by web`,
 		"/ui/items/8?done=requested"},
 	{"/ui/items/8/terminate", url.Values{"reason": {""}}, `TERMINATE "" by web`, "/ui/items/8?done=requested"},
@@ -62,7 +63,7 @@ func TestFormsDoWhatTheCommandLineDoes(t *testing.T) {
 	for _, form := range forms {
 		b := newBrowser(t)
 		then := b.post(form.path, form.form).is(303).to()
-		b.changed(form.call)
+		b.changed(strings.Split(form.call, "\n")...)
 		require.Equal(t, cmp.Or(form.then, "/ui/workspaces/"+id+"?done=changed"), then)
 		b.get(then).is(200).shows(`<p class="done" role="status">`) // the page confirms the action
 	}
@@ -196,7 +197,11 @@ func TestOnlyWhatIsPossibleIsOffered(t *testing.T) {
 		"waits until it is due": {operate.Item{Status: "PENDING", DueIn: time.Minute},
 			[]string{"retry", "cancel"}},
 		"may be running": {operate.Item{Status: "PENDING", Unanswered: true},
+			[]string{"request-cancel", "terminate", "give-up"}},
+		"is given up": {operate.Item{Status: "PENDING", Unanswered: true, GivenUpBy: "ann"},
 			[]string{"request-cancel", "terminate"}},
+		"is missing": {operate.Item{Status: "DISPATCHED", MissingSince: new(time.Now())},
+			[]string{"request-cancel", "terminate", "give-up"}},
 		"is being started":  {operate.Item{Status: "CLAIMED"}, []string{"request-cancel", "terminate"}},
 		"runs":              {operate.Item{Status: "DISPATCHED"}, []string{"request-cancel", "terminate"}},
 		"runs, cancelled":   {operate.Item{Status: "DISPATCHED", Stop: "CANCEL"}, []string{"terminate"}},
@@ -222,16 +227,32 @@ func TestOnlyWhatIsPossibleIsOffered(t *testing.T) {
 	}
 }
 
+func TestGiveUp_AsksFirstAndTellsWaitingFromMissingItems(t *testing.T) {
+	t.Parallel()
+	for want, item := range map[string]operate.Item{
+		"It is not started again":    {Status: "PENDING", Unanswered: true},
+		"leads to the right cluster": {Status: "DISPATCHED", MissingSince: new(time.Now())},
+	} {
+		b := newBrowser(t)
+		item.ID = 8
+		b.read.item = &item
+		b.get("/ui/items/8/give-up").is(200).shows("Give up item 8?", want, `action="/ui/items/8/give-up"`)
+		require.Empty(t, b.change.calls, "a question changes nothing")
+		require.Equal(t, "/ui/items/8?done=given-up", b.post("/ui/items/8/give-up", nil).to())
+		require.Equal(t, []string{"give up waiting [8] by web", "give up missing [8] by web"}, b.change.calls)
+	}
+}
+
 func TestAnItemThatHasMovedOnIsShownAsItIs(t *testing.T) {
 	t.Parallel()
-	for _, verb := range []string{"cancel", "retry", "request-cancel", "terminate", "replay", "discard"} {
+	for _, verb := range []string{"cancel", "retry", "request-cancel", "terminate", "replay", "discard", "give-up"} {
 		b := newBrowser(t)
 		b.read.status8, b.change.late = "COMPLETED", true
 		b.post("/ui/items/8/"+verb, nil).is(409).shows("Nothing was changed: item 8 is now COMPLETED")
 	}
 	b := newBrowser(t)
 	b.read.status8 = "COMPLETED"
-	for _, page := range []string{"terminate", "discard"} { // it asks for no confirmation
+	for _, page := range []string{"terminate", "discard", "give-up"} { // it asks for no confirmation
 		b.get("/ui/items/8/" + page).is(409).shows("item 8 is now COMPLETED")
 	}
 	b.post("/ui/items/9/cancel", nil).is(404)

@@ -75,6 +75,30 @@ func (v visit) confirmDiscard(r *http.Request) (string, any, error) {
 	}, err
 }
 
+func (v visit) confirmGiveUp(r *http.Request) (string, any, error) {
+	item, err := v.findMine(r)
+	if err == nil && !choicesOf(item).GiveUp {
+		err = v.itemAsItIs(r, "")
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	what := []string{"It is not started again. A replica asks Temporal for its workflow: if Temporal has it, the item " +
+		"goes on; if Temporal does not find it for a minute, the item fails and its slot is free."}
+	if item.MissingSince != nil && item.Status == "DISPATCHED" {
+		what = []string{"Temporal does not find its workflow, and you say that it is gone. A replica asks once more: if " +
+			"Temporal still does not find it, the item fails and its slot is free.",
+			"Check first that TEMPORAL_ADDRESS leads to the right cluster: a workflow that still runs would run beside " +
+				"others."}
+	}
+	rows, err := v.listed(r.Context(), []operate.Item{item})
+	return "confirm", confirmation{
+		Heading: fmt.Sprintf("Give up item %d?", item.ID), What: what,
+		To: pathOf(item.ID) + "/give-up", Button: "Give up", Back: pathOf(item.ID),
+		Rows: rows, Destroys: true,
+	}, err
+}
+
 // findMine is findItem for items that the visitor may change.
 func (v visit) findMine(r *http.Request) (operate.Item, error) {
 	item, err := v.findItem(r)

@@ -190,7 +190,7 @@ type bulkVerb struct {
 
 var (
 	cancel = bulkVerb{"cancel", "Cancel", "cancelled",
-		"Each is never started. Items that are claimed, running or unanswered are skipped.", true,
+		"Each is never started. Items that are claimed, running, unanswered or uncertain are skipped.", true,
 		counting(Changer.CancelItems)}
 	retry = bulkVerb{"retry", "Retry now", "due now",
 		"Each is due now, under the usual limits. Items that do not wait are skipped.", false,
@@ -201,8 +201,19 @@ var (
 	discard = bulkVerb{"discard", "Discard", "discarded",
 		"Each is marked as handled and no longer listed. Only the retention of finished items deletes it.", true,
 		counting(Changer.Discard)}
+	giveUp = bulkVerb{"give-up", "Give up", "given up",
+		"A replica asks Temporal for the workflow of each item that keeps its slot while it waits for another try, or " +
+			"whose workflow Temporal does not find. The item fails if there is none. Others are skipped.", true,
+		func(on Changer, ctx context.Context, items []int64, who string) (int, error) {
+			waiting, err := on.GiveUpItems(ctx, items, who)
+			if err != nil {
+				return 0, err
+			}
+			missing, err := on.GiveUpExecutions(ctx, items, who)
+			return len(waiting) + len(missing), err
+		}}
 	// verbs are all of them by name.
-	verbs = map[string]bulkVerb{"cancel": cancel, "retry": retry, "replay": replay, "discard": discard}
+	verbs = map[string]bulkVerb{"cancel": cancel, "retry": retry, "replay": replay, "discard": discard, "give-up": giveUp}
 )
 
 // counting returns a bulkVerb's do that makes a change.

@@ -22,8 +22,8 @@ var functions = template.FuncMap{
 	"span": view.Span, "spanOf": view.SpanOf, "rate": view.Rate, "deadCount": view.Dead,
 	"concerns": view.Concerns, "latency": view.LatencyWords, "temporal": view.Temporal, "wakes": view.Wakes,
 	"stallKind": view.StallKind, "show": view.Printable,
-	"atMost":     func(n int64) string { return view.AtMost(n, operate.CountLimit) },
-	"unanswered": view.Unanswered, "sub1": func(n int) int { return n - 1 },
+	"atMost":  func(n int64) string { return view.AtMost(n, operate.CountLimit) },
+	"inDoubt": view.InDoubt, "sub1": func(n int) int { return n - 1 },
 	"at": at, "ended": func(o operate.Overview) map[string]int64 {
 		completed, failed, cancelled := o.Ended()
 		return map[string]int64{"completed": completed, "failed": failed, "cancelled": cancelled}

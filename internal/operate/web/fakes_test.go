@@ -122,6 +122,15 @@ func (f *fakeChanger) RetryItems(_ context.Context, items []int64, who string) (
 	return f.items("retry", items, who)
 }
 
+func (f *fakeChanger) GiveUpItems(_ context.Context, items []int64, who string) ([]int64, error) {
+	return f.items("give up waiting", items, who)
+}
+
+func (f *fakeChanger) GiveUpExecutions(_ context.Context, items []int64, who string) ([]int64, error) {
+	_, err := f.items("give up missing", items, who)
+	return nil, err
+}
+
 func (f *fakeChanger) RequestStop(_ context.Context, stop temporal.Stop) (string, error) {
 	answer := "REQUESTED"
 	if f.late {

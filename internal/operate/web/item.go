@@ -169,7 +169,7 @@ func (s *Site) inTemporal(i operate.Item) string {
 }
 
 // choices are the actions possible in an item's current state.
-type choices struct{ Cancel, Retry, RequestCancel, Terminate, Replay, Discard, Signal bool }
+type choices struct{ Cancel, Retry, GiveUp, RequestCancel, Terminate, Replay, Discard, Signal bool }
 
 // Any reports whether there is one beside the page's title.
 func (c choices) Any() bool { return c != choices{Signal: c.Signal} }
@@ -185,7 +185,9 @@ func choicesOf(i operate.Item) (c choices) {
 	case "PENDING":
 		c.Cancel, c.Retry = !i.Unanswered, i.DueIn > 0
 		c.RequestCancel, c.Terminate = i.Unanswered && i.Stop == "", i.Unanswered && i.Stop != "TERMINATE"
+		c.GiveUp = i.Unanswered && i.GivenUpBy == ""
 	case "CLAIMED", "DISPATCHED":
+		c.GiveUp = i.Status == "DISPATCHED" && i.MissingSince != nil
 		c.RequestCancel, c.Terminate = i.Stop == "", i.Stop != "TERMINATE"
 	case "FAILED":
 		c.Discard, c.Replay = i.State == "OPEN", i.State != "REPLAYED"
@@ -232,7 +234,7 @@ func nowIs(i operate.Item) string {
 	switch {
 	case i.Mark != "":
 		return i.Status + " and " + i.Mark
-	case view.IsUncertain(i):
+	case i.Uncertain:
 		return "PENDING after its lease expired"
 	case i.Status == "PENDING" && i.Tries > 0:
 		return "PENDING after starts that failed"

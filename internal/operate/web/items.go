@@ -19,8 +19,8 @@ import (
 // pageSize is the maximum number of rows of a list.
 const pageSize = 50
 
-var statuses = []string{"PENDING", "SCHEDULED", "UNANSWERED", "CLAIMED", "DISPATCHED", "COMPLETED", "FAILED",
-	"CANCELLED"}
+var statuses = []string{"PENDING", "SCHEDULED", "UNANSWERED", "UNCERTAIN", "CLAIMED", "DISPATCHED", "MISSING",
+	"COMPLETED", "FAILED", "CANCELLED"}
 
 // itemsData is the data of the list of items.
 type itemsData struct {
@@ -41,7 +41,7 @@ type itemsData struct {
 }
 
 // Verbs are the actions on selected items.
-func (itemsData) Verbs() []bulkVerb { return []bulkVerb{retry, replay, cancel} }
+func (itemsData) Verbs() []bulkVerb { return []bulkVerb{retry, replay, cancel, giveUp} }
 
 // narrow holds the filters that all lists of items share, as typed.
 type narrow struct{ Workspace, Definition, Error, Since, Until string }
@@ -266,6 +266,7 @@ func (s *Site) counts(ctx context.Context, f itemsData, workspaces []string) (ma
 			return nil, err
 		}
 		words["PENDING"], words["UNANSWERED"] = view.AtLeast(w.Waiting, w.WaitingExact), view.Number(w.Unanswered)
+		words["UNCERTAIN"] = view.Number(w.Uncertain)
 		words["SCHEDULED"] = view.AtLeast(w.Scheduled, w.ScheduledExact)
 		for status, n := range map[string]int64{"CLAIMED": w.Claimed, "DISPATCHED": w.Running} {
 			words[status] = view.AtMost(n, operate.CountLimit)
@@ -276,8 +277,8 @@ func (s *Site) counts(ctx context.Context, f itemsData, workspaces []string) (ma
 			return nil, err
 		}
 		words["SCHEDULED"] = view.AtLeast(d.Scheduled, d.ScheduledExact)
-		for status, n := range map[string]int64{"PENDING": d.Pending, "UNANSWERED": d.Unanswered, "CLAIMED": d.Claimed,
-			"DISPATCHED": d.Dispatched} {
+		for status, n := range map[string]int64{"PENDING": d.Pending, "UNANSWERED": d.Unanswered,
+			"UNCERTAIN": d.Uncertain, "CLAIMED": d.Claimed, "DISPATCHED": d.Dispatched, "MISSING": d.Missing} {
 			words[status] = countWords(s.confined, n)
 		}
 	}
@@ -293,7 +294,7 @@ func (v visit) askSelected(r *http.Request) (string, any, error) {
 	query := r.URL.Query()
 	verb, known := verbs[query.Get("do")]
 	if !known {
-		return "", nil, bad("do must be cancel, retry, replay or discard.")
+		return "", nil, bad("do must be cancel, retry, replay, discard or give-up.")
 	}
 	ids := []int64{}
 	for _, text := range query["item"] {

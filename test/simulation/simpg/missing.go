@@ -9,6 +9,14 @@ import (
 // missing is what is noted of an execution that Temporal does not find. The zero value means that it was not missing.
 type missing struct{ since, askedAt time.Time }
 
+// again returns the note after another such answer.
+func (m missing) again(now time.Time) missing {
+	if now.Sub(m.askedAt) < 3*time.Minute {
+		return missing{earlier(m.since, now), now}
+	}
+	return missing{now, now}
+}
+
 // Missing is what the statement of that name returns.
 type Missing struct {
 	For              time.Duration
@@ -23,11 +31,7 @@ func (s *Postgres) NoteMissing(tx *Tx, id int64, retention time.Duration, sameNa
 		return nil
 	}
 	next := s.change(tx, row)
-	if s.now.Sub(row.missing.askedAt) < 3*time.Minute {
-		next.missing = missing{earlier(row.missing.since, s.now), s.now}
-	} else {
-		next.missing = missing{s.now, s.now}
-	}
+	next.missing = row.missing.again(s.now)
 
 	m := &Missing{For: s.now.Sub(next.missing.since), Young: s.now.Sub(row.startedAt) < retention}
 	for _, r := range s.rows[1:] {

@@ -39,7 +39,8 @@ type itemRow struct {
 	over                        bool
 	run                         string
 	startedAt                   time.Time // when its start was settled
-	missing                     missing
+	missing                     missing   // of its execution
+	notFound                    missing   // of the lookups before it fails
 	claimedAt                   int       // the step
 	dueSet                      time.Time // when pgdispatch set its due time
 }

@@ -124,6 +124,7 @@ type Item struct {
 	Unanswered         bool
 	UnansweredFor      time.Duration
 	Tries              int
+	MissingFor         time.Duration
 	Lost               int
 	Waited             time.Duration
 	Priority           int
@@ -209,6 +210,9 @@ func (s *Postgres) Claim(tx *Tx, owner int, watches bool, p schedule.Proposal) (
 		}
 		if i.Unanswered {
 			i.Tries = row.tries
+			if s.now.Sub(row.notFound.askedAt) < 3*time.Minute {
+				i.MissingFor = s.now.Sub(row.notFound.since)
+			}
 		}
 		c.Items = append(c.Items, i)
 	}
@@ -291,10 +295,10 @@ func (s *Postgres) LeaseLeft(id, token int64) time.Duration {
 
 // Settlement is how a claim ends: see claim.Settlement.
 type Settlement struct {
-	Delay             time.Duration
-	Unanswered, Alone bool
-	Watcher           int
-	Run               string
+	Delay                      time.Duration
+	Unanswered, Alone, Missing bool
+	Watcher                    int
+	Run                        string
 }
 
 // Settle is one of the statements dispatched, retry, release and fail. It returns whether it ended the claim.
@@ -330,11 +334,16 @@ func (s *Postgres) Settle(tx *Tx, owner int, verb string, id, token int64, end S
 		if end.Alone {
 			next.tries++
 		}
+		if end.Missing {
+			next.notFound = row.notFound.again(s.now)
+		}
 	}
 	if !end.Unanswered {
 		next.sentAt = time.Time{}
 	}
-	next.unknown, next.lost = end.Unanswered || end.Alone, 0
+	if next.unknown = end.Unanswered || end.Alone; !end.Missing {
+		next.lost = 0
+	}
 	next.waits()
 	mark.Waits, mark.Due = next.status == rowWaits, next.due
 	tx.mark(mark)
