@@ -26,6 +26,8 @@ const (
 	queryCanceled    = "57014"
 	noPrivilege      = "42501"
 
+	protocolViolation = "08P01"
+
 	dataException = "22" // an SQLSTATE class
 )
 
@@ -80,6 +82,14 @@ func IsOfServer(err error) bool {
 	var connect *pgconn.ConnectError
 	return errors.As(err, &postgres) || errors.As(err, &connect) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, context.Canceled)
+}
+
+// RefusesSettings reports whether a pooler refused a connection because of a setting in its start-up packet. PgBouncer
+// has the same SQLSTATE for all of its errors, such as that its own login at a server has failed, which passes.
+func RefusesSettings(err error) bool {
+	var refusal *pgconn.PgError
+	return errors.As(err, &refusal) && refusal.Code == protocolViolation &&
+		strings.Contains(refusal.Message, "unsupported startup parameter")
 }
 
 // IsForbidden reports whether Postgres rejected a statement because of a missing privilege.

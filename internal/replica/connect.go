@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/sethvargo/go-retry"
 
@@ -84,12 +83,11 @@ func awaitSchema(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) erro
 	backoff := attempt.Backoff(schemaRetryBase, schemaRetryCap)
 	return retry.Do(ctx, backoff, func(ctx context.Context) error {
 		conn, err := pool.Acquire(ctx)
-		var refusal *pgconn.PgError
 		var tooOld *postgres.TooOldError
 		switch {
 		case errors.As(err, &tooOld):
 			return tooOld
-		case errors.As(err, &refusal) && refusal.Code == "08P01": // protocol_violation: PgBouncer refuses a setting
+		case postgres.RefusesSettings(err):
 			return fmt.Errorf("connect to Postgres: %w: if a transaction pooler is in between, set PGDISPATCH_LISTEN=off or "+
 				"connect directly", postgres.Redact(err))
 		case err != nil:

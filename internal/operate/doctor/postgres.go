@@ -3,14 +3,11 @@ package doctor
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
@@ -188,8 +185,7 @@ func checkListen(ctx context.Context, c config.Config, store *operate.Store) Fin
 	ctx, cancel := context.WithTimeout(ctx, doctorHearTimeout+postgres.ConnectTimeout)
 	defer cancel()
 	listener, err := c.Database.Connect(ctx, postgres.ListenerSettings(), nil)
-	var refusal *pgconn.PgError
-	if errors.As(err, &refusal) && refusal.Code == "08P01" {
+	if postgres.RefusesSettings(err) {
 		return deaf("the server rejects session settings: " + postgres.Redact(err).Error())
 	}
 	if err != nil {
