@@ -233,6 +233,9 @@ type Store struct {
 	SetBack func()
 
 	memory memory
+	// isolate makes claims name their isolation, because the default is not READ COMMITTED. Only behind a transaction
+	// pooler, which takes no such setting.
+	isolate bool
 }
 
 func (s *Store) async() Database {

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -83,10 +82,9 @@ func awaitSchema(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) erro
 	backoff := attempt.Backoff(schemaRetryBase, schemaRetryCap)
 	return retry.Do(ctx, backoff, func(ctx context.Context) error {
 		conn, err := pool.Acquire(ctx)
-		var tooOld *postgres.TooOldError
 		switch {
-		case errors.As(err, &tooOld):
-			return tooOld
+		case postgres.IsUnfit(err):
+			return postgres.Redact(err)
 		case postgres.RefusesSettings(err):
 			return fmt.Errorf("connect to Postgres: %w: if a transaction pooler is in between, set PGDISPATCH_LISTEN=off or "+
 				"connect directly", postgres.Redact(err))

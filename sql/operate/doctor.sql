@@ -101,7 +101,7 @@ with relation as (
            concat_ws(' ', pg_get_function_result(p.oid), p.provolatile::text, p.prosecdef::text, array_to_string(p.proconfig, ' '), md5(p.prosrc)), ''
     from pg_proc p where p.pronamespace = to_regnamespace('pgdispatch')
 )
-select o.kind, o.name, regexp_replace(o.definition, '\s+', ' ', 'g') as definition, o.problem
+select o.kind, o.name, regexp_replace(o.definition, '[[:space:]]+', ' ', 'g') as definition, o.problem
 from object o
 order by o.kind collate "C", o.name collate "C"
 

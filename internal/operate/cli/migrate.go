@@ -165,10 +165,9 @@ func (a *App) withDatabase(do func(*cobra.Command, *pgx.Conn) error) func(*cobra
 		if err = errors.Join(err, checkShared(command.Flags())); err != nil {
 			return err
 		}
-		conn, err := c.Database.Connect(command.Context(), nil, a.warn)
-		var tooOld *postgres.TooOldError
-		if errors.As(err, &tooOld) {
-			return tooOld
+		conn, err := c.Database.ConnectForCommand(command.Context(), a.warn)
+		if postgres.IsUnfit(err) {
+			return postgres.Redact(err)
 		}
 		if err != nil {
 			return fmt.Errorf("connect to Postgres (set DATABASE_URL or --database-url, or libpq's PG* variables): %w",

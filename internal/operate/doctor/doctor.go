@@ -88,6 +88,10 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 	before := time.Now()
 	state, err := readSchema(ctx, pool)
 	var tooOld *postgres.TooOldError
+	var encoding *postgres.EncodingError
+	if errors.As(err, &encoding) {
+		return []Finding{wrongEncoding(encoding.Encoding)}, false
+	}
 	if errors.As(err, &tooOld) {
 		return []Finding{{versionCheck, Problem, tooOld.Version, "pgdispatch uses features that this version lacks.",
 			fmt.Sprintf("Upgrade the server to Postgres %d or newer.", postgres.OldestMajor)}}, false

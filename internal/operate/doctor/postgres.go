@@ -37,9 +37,7 @@ func checkServer(s operate.Server) []Finding {
 		judged(s.Version/10000 > newestPostgres, Finding{versionCheck, Warning, s.VersionText,
 			"pgdispatch is not tested with this version.", fmt.Sprintf("Use Postgres %d, or test it first.", newestPostgres)},
 			"%s", s.VersionText),
-		judged(s.Encoding != "UTF8", Finding{"encoding", Problem, "the database's encoding is " + s.Encoding,
-			"Errors and names with other characters cannot be stored. An item whose error cannot be stored cannot fail.",
-			"Recreate the database with `encoding 'UTF8' template template0`, and restore a backup."}, "UTF8"),
+		judged(s.Encoding != "UTF8", wrongEncoding(s.Encoding), "UTF8"),
 		judged(len(unsafe) > 0, Finding{"durability", Problem, strings.Join(unsafe, " and ") + " off",
 			"A crash of the machine can corrupt the database, or undo claims whose workflows run, so that limits are exceeded.",
 			"Set " + strings.Join(unsafe, " and ") + " to on in postgresql.conf, and reload."},
@@ -60,6 +58,12 @@ func checkServer(s operate.Server) []Finding {
 			"%d of %d are in use", s.Connections, s.ConnectionsAllowed),
 		checkNotifyQueue(s),
 	}
+}
+
+func wrongEncoding(encoding string) Finding {
+	return Finding{"encoding", Problem, "the database's encoding is " + view.Printable(encoding),
+		"Errors, names and params with other characters cannot be stored. Commands and replicas refuse the database.",
+		"Recreate the database with `encoding 'UTF8' template template0`, and restore a backup."}
 }
 
 func checkOverrides(overrides []operate.Override) Finding {
