@@ -192,8 +192,8 @@ func checkSession(conn *pgconn.PgConn) error {
 	for name, want := range Session {
 		// A pooler may ignore a setting, or a time zone may have several names.
 		if has := conn.ParameterStatus(name); has != "" && has != want && name != "TimeZone" {
-			return fmt.Errorf("%s is %q and not %q, although this connection asked for it: a pooler in between ignores its "+
-				"clients' settings; let it apply %s, or connect directly", name, has, want, name)
+			return fmt.Errorf("%s is %q and not %q, although this connection asked for it: a pooler in between ignores "+
+				"its clients' settings; let it apply %s, or connect directly", name, has, want, name)
 		}
 	}
 	return nil

@@ -106,6 +106,8 @@ begin
                x.sent, case when x.sent then coalesce(e.first_sent_at, q.created_at) else c.at_time end as first_sent_at,
                t.tries, c.at_time - t.since as failing_for, t.given_up_by,
                case
+                   when (d.id is null or v.id is null and d.input = 'envelope') and cardinality(pgdispatch.hidden_tables()) > 0
+                       then 'rows are hidden'
                    when d.id is null and not exists (select from pgdispatch.workspaces w where w.id = q.workspace_id) then 'workspace not found'
                    when d.id is null then 'workflow definition not found'
                    when v.id is null and d.input = 'envelope' then 'workflow definition has no version'

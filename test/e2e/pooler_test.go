@@ -39,7 +39,9 @@ func TestPooler_ThatCannotReachPostgresIsWaitedFor(t *testing.T) {
 	must.Get(db.Exec(t.Context(), "alter database "+database+" allow_connections false")).In(t)
 
 	replica := s.replica("PGDISPATCH_LISTEN=off", "PGDISPATCH_POLL_INTERVAL=100ms")
-	s.eventually(func() bool { return replica.has("Waiting for Postgres") || !replica.Running() }, "PgBouncer has answered")
+	s.eventually(func() bool {
+		return replica.has("Waiting for Postgres") || !replica.Running()
+	}, "PgBouncer has answered")
 	require.True(t, replica.Running(), replica.Tail())
 	must.Get(db.Exec(t.Context(), "alter database "+database+" allow_connections true")).In(t)
 	s.enqueue("PRO", "Echo", 3)

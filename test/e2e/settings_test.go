@@ -15,8 +15,8 @@ import (
 	"github.com/pgdispatch/pgdispatch/sql/sqltest"
 )
 
-// sessionSettings are the settings of a role or a database that change what a statement means, how a value is written, or
-// what ends a session. A superuser's only are among them, because a database can have those as well.
+// sessionSettings are the settings of a role or a database that change what a statement means, how a value is written,
+// or what ends a session. Those that only a superuser may set are among them: a database can have them as well.
 var sessionSettings = []string{
 	// how values are written
 	"client_encoding = LATIN1", "client_encoding = SQL_ASCII", "DateStyle = 'German, DMY'", "DateStyle = 'SQL, DMY'",
