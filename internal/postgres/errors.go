@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -53,6 +54,9 @@ var otherVersion = []string{
 
 const otherVersionRemedy = "the schema or its functions are of another version: run `pgdispatch migrate up` with the " +
 	"newest pgdispatch in use, or replace this one by it"
+
+const missingRowRemedy = "a row that belongs to the schema is missing, as after a restore without data: restore the " +
+	"data, too, or `drop schema pgdispatch cascade` and `pgdispatch migrate up`"
 
 // UnexpectedError is an answer that the caller cannot use, because it has another shape than expected.
 type UnexpectedError struct{ err error }
@@ -156,6 +160,8 @@ func Refusal(err error) (what, remedy string, refused bool) {
 func WithRemedy(err error) error {
 	var postgres *pgconn.PgError
 	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return fmt.Errorf("%w: %s", err, missingRowRemedy)
 	case !errors.As(err, &postgres):
 		return err
 	case remedies[postgres.Code] != "":
