@@ -183,8 +183,8 @@ func prepare(connConfig *pgx.ConnConfig, settings map[string]string, isUnset boo
 	}
 }
 
-// checkSession checks what the server, or a pooler in its place, says of the database and of the settings in Session. It
-// accepts what is not said.
+// checkSession checks what the server, or a pooler in its place, says of the database and of the settings in Session.
+// It accepts what is not said.
 func checkSession(conn *pgconn.PgConn) error {
 	if encoding := conn.ParameterStatus("server_encoding"); encoding != "" && encoding != "UTF8" {
 		return &EncodingError{encoding}

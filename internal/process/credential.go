@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// ServerCredential returns the user that Postgres and PgBouncer run as if the caller is root, because both refuse to run
-// as root. Otherwise it returns nil.
+// ServerCredential returns the user that Postgres and PgBouncer run as if the caller is root, because both refuse to
+// run as root. Otherwise it returns nil.
 func ServerCredential() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

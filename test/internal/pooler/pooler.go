@@ -40,8 +40,8 @@ type Pooler struct {
 	dir     string
 }
 
-// Start starts PgBouncer in transaction mode in front of the Postgres at an address, which need not run. It accepts every
-// user without a password and logs in as postgres. more is appended to its settings.
+// Start starts PgBouncer in transaction mode in front of the Postgres at an address, which need not run. It accepts
+// every user without a password and logs in as postgres. more is appended to its settings.
 func Start(ctx context.Context, server, more string) (*Pooler, error) {
 	host, serverPort, err := net.SplitHostPort(server)
 	if err != nil {
