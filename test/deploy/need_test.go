@@ -142,11 +142,12 @@ func TestNeedInstallsExactlyWhatIsMissingAsRootOnDebian(t *testing.T) {
 	}{
 		"everything to run":  {"run", "", all},
 		"everything to test": {"test", "", all + " chromium pgbouncer"},
-		"the compiler":       {"test", "make postgresql postgresql-client ca-certificates chromium pgbouncer", "gcc libc6-dev"},
-		"Chromium":           {"test", all + " pgbouncer", "chromium"},
-		"PgBouncer":          {"test", all + " chromium", "pgbouncer"},
-		"nothing to run":     {"run", all, ""},
-		"nothing to test":    {"test", all + " chromium pgbouncer", ""},
+		"the compiler": {"test", "make postgresql postgresql-client ca-certificates chromium pgbouncer",
+			"gcc libc6-dev"},
+		"Chromium":        {"test", all + " pgbouncer", "chromium"},
+		"PgBouncer":       {"test", all + " chromium", "pgbouncer"},
+		"nothing to run":  {"run", all, ""},
+		"nothing to test": {"test", all + " chromium pgbouncer", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -303,7 +304,8 @@ func TestNeedSaysWhatAptGetCouldNotInstall(t *testing.T) {
 	m.program("apt-get", "exit 0")
 	_, errs, code = m.needs("test")
 	require.Equal(t, 1, code)
-	require.Equal(t, "still missing after the installation: Chromium, in which the web view is tested"+missingPooler+"\n", errs)
+	require.Equal(t, "still missing after the installation: Chromium, in which the web view is tested"+
+		missingPooler+"\n", errs)
 }
 
 func TestMakeChecksWhatItNeedsBeforeItBuilds(t *testing.T) {
