@@ -173,7 +173,8 @@ func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, 
 	}
 	// The batch is one implicit transaction; it needs no BEGIN unless transactions have another isolation by default.
 	err = s.Pool.SendBatch(ctx, statements).Close()
-	if postgres.HasCode(err, requiresReadCommitted) && !s.isolate {
+	_, isCallers := s.Pool.(pgx.Tx) // whose isolation can change no more
+	if postgres.HasCode(err, requiresReadCommitted) && !s.isolate && !isCallers {
 		s.isolate = true
 		return s.sendOne(ctx, single, started, wanted, p, head, batch)
 	}
