@@ -100,12 +100,14 @@ type Item struct {
 // Problem is a reason why an item cannot be started. The text is stored in the item's last_error.
 type Problem string
 
-// The problems. See sql/claim/claim.sql.
+// The problems. See sql/claim/claim.sql. All but RowsHidden are final.
 const (
 	NoWorkspace  Problem = "workspace not found"
 	NoDefinition Problem = "workflow definition not found"
 	NoVersion    Problem = "workflow definition has no version"
-	HolderLost   Problem = "holder lost three times, the last time with this item alone"
+	// RowsHidden means that row level security may hide the definition from this replica.
+	RowsHidden Problem = "rows are hidden"
+	HolderLost Problem = "holder lost three times, the last time with this item alone"
 )
 
 // Execution returns the identity of the item's workflow in Temporal. It is the same for every attempt.
@@ -242,6 +244,9 @@ type Store struct {
 	SetBack func()
 
 	memory memory
+	// isolate makes claims name their isolation, because the default is not READ COMMITTED. Only behind a transaction
+	// pooler, which takes no such setting.
+	isolate bool
 }
 
 func (s *Store) async() Database {

@@ -93,6 +93,9 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 
 const claimVerb = "claim items"
 
+// requiresReadCommitted is the SQLSTATE of lock_claims in a transaction with another isolation.
+const requiresReadCommitted = "PGD30"
+
 // tellSetBack calls SetBack if the current claim found that Postgres' clock was set back.
 func (s *Store) tellSetBack() {
 	if s.memory.setBack && s.SetBack != nil {
@@ -143,6 +146,9 @@ func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, 
 	m := &s.memory
 	asked := time.Now()
 	statements := &pgx.Batch{}
+	if s.isolate {
+		statements.Queue("begin isolation level read committed")
+	}
 	if len(started) > 0 {
 		statements.Queue(sql.Text("dispatched"), s.dispatchedArgs(started)...).Query(func(rows pgx.Rows) (err error) {
 			settled, err = pgx.CollectRows(rows, pgx.RowTo[int64])
@@ -163,8 +169,17 @@ func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, 
 			return err
 		})
 	}
-	// The batch is one implicit transaction; it needs no BEGIN.
-	if err := s.Pool.SendBatch(ctx, statements).Close(); err != nil {
+	if s.isolate {
+		statements.Queue("commit")
+	}
+	// The batch is one implicit transaction; it needs no BEGIN unless transactions have another isolation by default.
+	err = s.Pool.SendBatch(ctx, statements).Close()
+	_, isCallers := s.Pool.(pgx.Tx) // whose isolation can change no more
+	if postgres.HasCode(err, requiresReadCommitted) && !s.isolate && !isCallers {
+		s.isolate = true
+		return s.sendOne(ctx, single, started, wanted, p, head, batch)
+	}
+	if err != nil {
 		explained := postgres.Explain(ctx, s.Pool, claimVerb, err)
 		if postgres.MayHaveCommitted(err) {
 			explained = fmt.Errorf("%w: %w", ErrUncertain, explained)

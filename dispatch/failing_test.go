@@ -207,6 +207,20 @@ func TestProblemFailsTheItemWithoutAskingTemporal(t *testing.T) {
 	})
 }
 
+func TestProblem_OfHiddenRowsGivesTheItemBack(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, d *desk) {
+		d.enqueueItem(claim.Item{Problem: claim.RowsHidden})
+		d.onStart = func(context.Context, claim.Item) (string, error) { panic("asked") }
+		d.run()
+		synctest.Wait()
+		settled := d.settlements()[0]
+		require.Equal(t, claim.Release, settled.Verb)
+		require.Equal(t, hiddenDelay, settled.Delay)
+		require.False(t, settled.Unanswered)
+		require.Equal(t, []string{"Row level security hides rows; the item is given back"}, d.log.At(slog.LevelError))
+	})
+}
+
 func TestPanicInStartIsContainedAndRetriedAsUnknown(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, d *desk) {
 		d.enqueue(2)

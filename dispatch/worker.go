@@ -155,6 +155,11 @@ func (r *run) endOf(item *claim.Item) error {
 func (r *run) attempt(ctx context.Context, item *claim.Item) (runID string, outcome engine.Outcome, asked bool,
 	err error) {
 	defer r.contain(ctx, item, &outcome, &err)
+	if item.Problem == claim.RowsHidden {
+		r.Log.ErrorContext(ctx, "Row level security hides rows; the item is given back", "queue_item_id", item.ID,
+			"workspace_id", item.WorkspaceID, "workflow_definition_id", item.WorkflowDefinitionID)
+		return "", engine.NotSent, false, errors.New("row level security may hide the workflow definition from this replica")
+	}
 	if item.Problem != "" {
 		r.Log.WarnContext(ctx, problemMessage(item.Problem), "queue_item_id", item.ID,
 			"workspace_id", item.WorkspaceID, "workflow_definition_id", item.WorkflowDefinitionID)
@@ -276,6 +281,9 @@ const leastUnregistered = 9
 // behindDelay is how long an item waits for another one that is to be started before it.
 const behindDelay = 200 * time.Millisecond
 
+// hiddenDelay is how long an item waits whose definition may be hidden: another replica may see it.
+const hiddenDelay = 10 * time.Second
+
 // settlement returns how a dispatch with this outcome ends its claim.
 func (r *run) settlement(item claim.Item, outcome engine.Outcome, runID string, err error) claim.Settlement {
 	settlement := claim.Settlement{ID: item.ID, Token: item.Token}
@@ -307,6 +315,9 @@ func (r *run) settlement(item claim.Item, outcome engine.Outcome, runID string, 
 		settlement.Verb, settlement.Delay, settlement.Unanswered = claim.Release, behindDelay, item.MaybeSent()
 	case engine.NotSent:
 		settlement.Verb, settlement.Unanswered = claim.Release, item.MaybeSent()
+		if item.Problem == claim.RowsHidden {
+			settlement.Delay = hiddenDelay
+		}
 	case engine.Blocked, engine.Unreached, engine.Throttled, engine.Unanswered:
 		settlement.Verb = claim.Release
 		settlement.Unanswered = item.MaybeSent() || outcome == engine.Throttled || outcome == engine.Unanswered

@@ -1,6 +1,9 @@
 package sql
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // Object is a part of the schema as the server's catalogue describes it. Problem is what keeps it from working, or
 // empty.
@@ -34,7 +37,7 @@ func Defects(found []Object) []Object {
 			want.Problem = "missing"
 		case o.Problem != "":
 			want.Problem = o.Problem
-		case unqualified(o.Definition) != unqualified(want.Definition):
+		case !sameMeaning(o.Definition, want.Definition):
 			want.Problem = "altered"
 		default:
 			continue
@@ -42,6 +45,98 @@ func Defects(found []Object) []Object {
 		defects = append(defects, want)
 	}
 	return defects
+}
+
+// sameMeaning reports whether two definitions differ only in how the server writes them: a constraint that was restored
+// from a dump has been parsed once more, and `a between 1 and 9 and b` has then lost the parentheses around its first
+// part.
+func sameMeaning(a, b string) bool {
+	return a == b || canonical(unqualified(a)) == canonical(unqualified(b))
+}
+
+// expression is a token, or what is in a pair of parentheses.
+type expression struct {
+	token string
+	parts []expression // of a pair of parentheses
+	group bool
+}
+
+// tokens are string constants, quoted identifiers, words and numbers, and other characters.
+var tokens = regexp.MustCompile(`'(?:[^']|'')*'|"(?:[^"]|"")*"|[\pL\pN_.$]+|\S`)
+
+// canonical returns a definition without parentheses that change nothing.
+func canonical(definition string) string {
+	words := tokens.FindAllString(definition, -1)
+	var text strings.Builder
+	for _, part := range flat(parse(&words)) {
+		part.write(&text)
+	}
+	return text.String()
+}
+
+// parse takes words up to the end of the innermost pair of parentheses.
+func parse(words *[]string) (parts []expression) {
+	for len(*words) > 0 {
+		word := (*words)[0]
+		*words = (*words)[1:]
+		switch word {
+		case "(":
+			parts = append(parts, expression{parts: flat(parse(words)), group: true})
+		case ")":
+			return parts
+		default:
+			parts = append(parts, expression{token: word})
+		}
+	}
+	return parts
+}
+
+// flat removes the parentheses around all of a list, and around a conjunction within a conjunction or a disjunction
+// within a disjunction.
+func flat(parts []expression) []expression {
+	for len(parts) == 1 && parts[0].group {
+		parts = parts[0].parts
+	}
+	connector := connectorOf(parts)
+	var all []expression
+	for n, part := range parts {
+		whole := (n == 0 || parts[n-1].token == connector) && (n == len(parts)-1 || parts[n+1].token == connector)
+		if connector != "" && part.group && whole && connectorOf(part.parts) == connector {
+			all = append(all, part.parts...)
+			continue
+		}
+		all = append(all, part)
+	}
+	return all
+}
+
+// connectorOf returns what joins the parts, AND or OR. It returns "" if nothing does, or both, or if something else may
+// bind them.
+func connectorOf(parts []expression) (connector string) {
+	for _, part := range parts {
+		switch part.token {
+		case "AND", "OR":
+			if connector != "" && connector != part.token {
+				return ""
+			}
+			connector = part.token
+		case "CASE", "BETWEEN", ",":
+			return ""
+		}
+	}
+	return connector
+}
+
+func (e expression) write(to *strings.Builder) {
+	if !e.group {
+		to.WriteString(e.token + " ")
+		return
+	}
+	to.WriteString("( ")
+	for _, part := range e.parts {
+		part.write(to)
+	}
+	to.WriteString(") ")
 }
 
 // unqualified removes the schema, which the server leaves out if it is in the search_path.

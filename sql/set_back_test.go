@@ -16,6 +16,7 @@ import (
 var notWaitedFor = map[string]string{
 	"admin_log.at":                            "history",
 	"applied_functions.applied_at":            "history",
+	"installation.bound_at":                   "display",
 	"marks.due":                               "a copy of run_at; the change of run_at leaves another mark",
 	"missing_executions.asked_at":             "the next answer of Temporal writes it",
 	"missing_executions.since":                "the next answer of Temporal does not leave it ahead",

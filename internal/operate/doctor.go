@@ -27,8 +27,11 @@ type Server struct {
 	Now                time.Time
 	NotifyUsage        float64 // used fraction of the NOTIFY queue, 0 to 1
 	Connections        int64
-	ConnectionsAllowed int               // for ordinary roles
-	Settings           map[string]string // timeouts in milliseconds
+	ConnectionsAllowed int // for ordinary roles
+	// The limits of this session's role and of the database, unless there are none or they do not hold for the role.
+	RoleAllowed, DatabaseAllowed         *int
+	RoleConnections, DatabaseConnections int64
+	Settings                             map[string]string // timeouts in milliseconds
 	// NotifyHolder is the session that keeps the NOTIFY queue from being emptied, if this role can tell. It is read only
 	// if NotifyUsage is notify.QueueBound or more.
 	NotifyHolder *notify.Holder `db:"-"`
@@ -65,6 +68,27 @@ func (s *Store) Role(ctx context.Context) ([]Role, error) {
 	return postgres.Read[Role](ctx, s.DB, "read the role's privileges", sql.Text("doctor_role"))
 }
 
+// Fitness is what decides whether a replica with this session's role may work with this database.
+type Fitness struct {
+	Hidden       []string // tables of which row level security may hide rows
+	Role         string
+	TriggersFire bool
+	Copied       bool   // the database was bound to another installation
+	BoundTo      string // the name of the database then
+	BoundAt      *time.Time
+}
+
+// Fitness returns one row.
+func (s *Store) Fitness(ctx context.Context) ([]Fitness, error) {
+	return postgres.Read[Fitness](ctx, s.DB, "read the installation", sql.Text("doctor_fitness"))
+}
+
+// AdoptDatabase binds the database to the installation that it is in, so that replicas work with it. It returns the
+// name of the database that it was bound to, or "".
+func (s *Store) AdoptDatabase(ctx context.Context, who string) (from string, err error) {
+	return postgres.Value[string](ctx, s.DB, "adopt the database", sql.Text("adopt_database"), who)
+}
+
 // SchemaDefect is a part of the schema that is missing or wrong.
 type SchemaDefect = sql.Object
 
@@ -83,9 +107,10 @@ type Pin struct {
 	Age                *time.Duration // nil if unknown
 }
 
-// Pins returns sessions and prepared transactions that are older than long, and unused replication slots of any age.
-func (s *Store) Pins(ctx context.Context, long time.Duration) ([]Pin, error) {
-	return postgres.Read[Pin](ctx, s.DB, "read old transactions", sql.Text("doctor_horizon"), long)
+// Pins returns sessions and prepared transactions that are older than long, unused replication slots of any age, and
+// used ones and standbys that are more than far transactions behind.
+func (s *Store) Pins(ctx context.Context, long time.Duration, far int64) ([]Pin, error) {
+	return postgres.Read[Pin](ctx, s.DB, "read old transactions", sql.Text("doctor_horizon"), long, far)
 }
 
 // KnownReplica is a replica that is alive or that ended without calling Gone.

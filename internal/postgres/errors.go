@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -25,6 +26,8 @@ const (
 	deadlockDetected = "40P01"
 	queryCanceled    = "57014"
 	noPrivilege      = "42501"
+
+	protocolViolation = "08P01"
 
 	dataException = "22" // an SQLSTATE class
 )
@@ -51,6 +54,9 @@ var otherVersion = []string{
 
 const otherVersionRemedy = "the schema or its functions are of another version: run `pgdispatch migrate up` with the " +
 	"newest pgdispatch in use, or replace this one by it"
+
+const missingRowRemedy = "a row that belongs to the schema is missing, as after a restore without data: restore the " +
+	"data, too, or `drop schema pgdispatch cascade` and `pgdispatch migrate up`"
 
 // UnexpectedError is an answer that the caller cannot use, because it has another shape than expected.
 type UnexpectedError struct{ err error }
@@ -100,6 +106,14 @@ func isAnswer(err error) bool {
 func neverConnected(err error) bool {
 	var connect *pgconn.ConnectError
 	return errors.As(err, &connect)
+}
+
+// RefusesSettings reports whether a pooler refused a connection because of a setting in its start-up packet. PgBouncer
+// has the same SQLSTATE for all of its errors, such as that its own login at a server has failed, which passes.
+func RefusesSettings(err error) bool {
+	var refusal *pgconn.PgError
+	return errors.As(err, &refusal) && refusal.Code == protocolViolation &&
+		strings.Contains(refusal.Message, "unsupported startup parameter")
 }
 
 // IsForbidden reports whether Postgres rejected a statement because of a missing privilege.
@@ -166,6 +180,8 @@ func Refusal(err error) (what, remedy string, refused bool) {
 func WithRemedy(err error) error {
 	var postgres *pgconn.PgError
 	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return fmt.Errorf("%w: %s", err, missingRowRemedy)
 	case !errors.As(err, &postgres):
 		return err
 	case remedies[postgres.Code] != "":

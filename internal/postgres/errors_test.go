@@ -179,3 +179,20 @@ func TestMayHaveCommitted_TellsALostAnswerFromARefusal(t *testing.T) {
 		require.False(t, MayHaveCommitted(known), "%T", known)
 	}
 }
+
+func TestRefusesSettings_OnlyForAnUnsupportedStartupParameter(t *testing.T) {
+	t.Parallel()
+	for message, refuses := range map[string]bool{
+		"unsupported startup parameter: search_path":                          true,
+		"unsupported startup parameter in options: search_path":               true,
+		"server login has been failing, try again later (server_login_retry)": false,
+		"server login has been failing, cached error: connect failed":         false,
+		"query_wait_timeout":                                     false,
+		"no such database: shop":                                 false,
+		"client_login_timeout (server down)":                     false,
+		`database "shop" is not currently accepting connections`: false,
+	} {
+		err := fmt.Errorf("connect: %w", &pgconn.PgError{Severity: "FATAL", Code: "08P01", Message: message})
+		require.Equal(t, refuses, RefusesSettings(err), message)
+	}
+}

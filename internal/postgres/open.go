@@ -79,7 +79,8 @@ func (t Target) verify(config *pgx.ConnConfig) error {
 	return nil
 }
 
-// OpenPool opens a pool of at most size connections, each with the given settings. It connects on first use.
+// OpenPool opens a pool of at most size connections, each with the given settings. If they are nil, the pool also works
+// through a transaction pooler. It connects on first use.
 func (t Target) OpenPool(ctx context.Context, size int32, settings map[string]string) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(t.URL)
 	if err != nil {
@@ -122,15 +123,46 @@ func (t Target) Connect(ctx context.Context, settings map[string]string, warn fu
 	return pgx.ConnectConfig(ctx, config)
 }
 
+// OpenForCommand opens a pool of one connection for a command. Its settings are those of a direct connection, unless a
+// transaction pooler is in between, which refuses them.
+func (t Target) OpenForCommand(ctx context.Context) (*pgxpool.Pool, error) {
+	pool, err := t.OpenPool(ctx, 1, commandSettings())
+	if err != nil {
+		return nil, err
+	}
+
+	conn, err := pool.Acquire(ctx)
+	if RefusesSettings(err) {
+		pool.Close()
+		return t.OpenPool(ctx, 1, nil)
+	}
+	if err == nil {
+		conn.Release()
+	}
+	return pool, nil // an error comes again when the pool is used, and may be gone until then
+}
+
+// ConnectForCommand is Connect with the settings of OpenForCommand.
+func (t Target) ConnectForCommand(ctx context.Context, warn func(*pgconn.Notice)) (*pgx.Conn, error) {
+	conn, err := t.Connect(ctx, commandSettings(), warn)
+	if RefusesSettings(err) {
+		return t.Connect(ctx, nil, warn)
+	}
+	return conn, err
+}
+
 // prepare configures a connection. If settings is nil, the connection also works through a transaction pooler.
 func prepare(connConfig *pgx.ConnConfig, settings map[string]string, isUnset bool) {
 	connConfig.ConnectTimeout = ConnectTimeout
 	connConfig.DialFunc = dialer(isUnset)
 	connConfig.RuntimeParams["application_name"] = "pgdispatch"
+	maps.Copy(connConfig.RuntimeParams, Session)
 	maps.Copy(connConfig.RuntimeParams, settings)
-	if settings == nil && connConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
-		// A prepared statement may be missing on the pooler's next server connection.
-		connConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	direct := settings != nil
+	if !direct && connConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		// A prepared statement may be missing on the pooler's next server connection. Without the types of its parameters
+		// and columns, pgx would read texts, which depend on settings that a pooler refuses.
+		connConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	if connConfig.ValidateConnect == nil {
 		// After a failover the old primary may return at the old address and refuse all writes.
@@ -138,11 +170,33 @@ func prepare(connConfig *pgx.ConnConfig, settings map[string]string, isUnset boo
 	}
 	validate := connConfig.ValidateConnect
 	connConfig.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
-		if err := checkVersion(conn.ParameterStatus("server_version")); err != nil {
+		if err := errors.Join(checkVersion(conn.ParameterStatus("server_version")), checkSession(conn)); err != nil {
 			return err
+		}
+		if direct && major(conn.ParameterStatus("server_version")) >= transactionTimeoutSince {
+			// Older servers would refuse it in the start-up packet.
+			if _, err := conn.Exec(ctx, "set transaction_timeout = 0").ReadAll(); err != nil {
+				return err
+			}
 		}
 		return validate(ctx, conn)
 	}
+}
+
+// checkSession checks what the server, or a pooler in its place, says of the database and of the settings in Session.
+// It accepts what is not said.
+func checkSession(conn *pgconn.PgConn) error {
+	if encoding := conn.ParameterStatus("server_encoding"); encoding != "" && encoding != "UTF8" {
+		return &EncodingError{encoding}
+	}
+	for name, want := range Session {
+		// A pooler may ignore a setting, or a time zone may have several names.
+		if has := conn.ParameterStatus(name); has != "" && has != want && name != "TimeZone" {
+			return fmt.Errorf("%s is %q and not %q, although this connection asked for it: a pooler in between ignores "+
+				"its clients' settings; let it apply %s, or connect directly", name, has, want, name)
+		}
+	}
+	return nil
 }
 
 // dialer returns a dial function that detects a dead peer: it sends keepalive probes after 5 s of silence and gives up
@@ -249,12 +303,41 @@ func (e *TooOldError) Error() string {
 		OldestMajor)
 }
 
+// EncodingError refuses a database whose encoding cannot store every text.
+type EncodingError struct{ Encoding string }
+
+// Error includes the remedy.
+func (e *EncodingError) Error() string {
+	return fmt.Sprintf("the database's encoding is %s, and pgdispatch needs UTF8, because errors, names and params may "+
+		"contain any character: create a database with `encoding 'UTF8' template template0`, and move the data there",
+		e.Encoding)
+}
+
+// IsUnfit reports whether err says that the server or the database cannot be used at all: it is too old, or has another
+// encoding. Waiting does not help.
+func IsUnfit(err error) bool {
+	var tooOld *TooOldError
+	var encoding *EncodingError
+	return errors.As(err, &tooOld) || errors.As(err, &encoding)
+}
+
+// transactionTimeoutSince is the first major version that has transaction_timeout.
+const transactionTimeoutSince = 17
+
 var leadingNumber = regexp.MustCompile(`^[0-9]+`)
 
-// checkVersion checks what a server calls its version, such as "15.18 (Debian 15.18-0+deb12u1)" or "19beta2". It
-// accepts what it cannot read, which a proxy may say.
+// major returns the major version of what a server calls its version, such as "15.18 (Debian 15.18-0+deb12u1)" or
+// "19beta2". It returns 0 for what it cannot read, which a proxy may say.
+func major(version string) int {
+	number, err := strconv.Atoi(leadingNumber.FindString(version))
+	if err != nil {
+		return 0
+	}
+	return number
+}
+
 func checkVersion(version string) error {
-	if major, err := strconv.Atoi(leadingNumber.FindString(version)); err == nil && major < OldestMajor {
+	if number := major(version); number > 0 && number < OldestMajor {
 		return &TooOldError{version}
 	}
 	return nil

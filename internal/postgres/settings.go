@@ -18,21 +18,38 @@ var Planning = map[string]string{
 // heartbeat waits for a locked row. Settles and heartbeats of other replicas hold their locks for milliseconds.
 const LockTimeout = time.Second
 
+// Session are the settings of every connection: texts and times are exchanged as this says, whatever the role's and the
+// database's settings are. Every transaction pooler takes these from its clients, and keeps them apart. Everything else
+// that an answer's text depends on, such as IntervalStyle, does not matter, because answers are binary.
+var Session = map[string]string{
+	"client_encoding": "UTF8", "DateStyle": "ISO, MDY", "TimeZone": "UTC", "standard_conforming_strings": "on",
+}
+
 // DirectSettings are for direct connections. A transaction pooler refuses them, or would leak them to the next client
 // of the server connection.
 func DirectSettings(more ...map[string]string) map[string]string {
-	// A claim must see what others committed while it waited for its lock, whatever the role's default isolation is.
-	// The role's timeouts are overridden because each statement has a timeout of its own. lock_timeout is long enough
-	// for others to commit, and keeps one locked row from blocking everything behind it. search_path is safe to set
-	// because every name in package sql is schema-qualified.
 	settings := map[string]string{
-		"default_transaction_isolation": "read committed", "search_path": Planning["search_path"],
+		// A claim must see what others committed while it waited for its lock, whatever the role's default isolation is.
+		"default_transaction_isolation": "read committed",
+		// Each statement has a timeout of its own. lock_timeout is long enough for others to commit, and keeps one locked
+		// row from blocking everything behind it.
 		"statement_timeout": "0", "lock_timeout": LockTimeout.String(), "idle_session_timeout": "0",
+		"idle_in_transaction_session_timeout": "0", "exit_on_error": "off",
+		// Safe to set, because every name in package sql is schema-qualified.
+		"search_path": Planning["search_path"],
+		// What changes the meaning of a statement or the text of a value.
+		"IntervalStyle": "postgres", "bytea_output": "hex", "extra_float_digits": "1", "array_nulls": "on",
+		"transform_null_equals": "off", "quote_all_identifiers": "off", "row_security": "on",
 	}
 	for _, m := range more {
 		maps.Copy(settings, m)
 	}
 	return settings
+}
+
+// commandSettings are for commands, which may wait for locks and show the server's warnings.
+func commandSettings() map[string]string {
+	return DirectSettings(map[string]string{"lock_timeout": "0", "client_min_messages": "notice"})
 }
 
 // TCPUserTimeout is how long the server keeps a connection whose client does not acknowledge data. Without it, a

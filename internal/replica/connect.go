@@ -2,13 +2,11 @@ package replica
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/sethvargo/go-retry"
 
@@ -81,29 +79,30 @@ const (
 // awaitSchema waits until the database answers, and checks that it has the schema that this binary needs.
 func awaitSchema(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) error {
 	complained := false
+	wait := func(ctx context.Context, err error) error {
+		if !complained && ctx.Err() == nil {
+			complained = true
+			log.Error("Waiting for Postgres", "error", postgres.Redact(postgres.WithRemedy(err)))
+		}
+		return retry.RetryableError(err)
+	}
 	backoff := attempt.Backoff(schemaRetryBase, schemaRetryCap)
 	return retry.Do(ctx, backoff, func(ctx context.Context) error {
 		conn, err := pool.Acquire(ctx)
-		var refusal *pgconn.PgError
-		var tooOld *postgres.TooOldError
 		switch {
-		case errors.As(err, &tooOld):
-			return tooOld
-		case errors.As(err, &refusal) && refusal.Code == "08P01": // protocol_violation: PgBouncer refuses a setting
+		case postgres.IsUnfit(err):
+			return postgres.Redact(err)
+		case postgres.RefusesSettings(err):
 			return fmt.Errorf("connect to Postgres: %w: if a transaction pooler is in between, set PGDISPATCH_LISTEN=off or "+
 				"connect directly", postgres.Redact(err))
 		case err != nil:
-			if !complained && ctx.Err() == nil {
-				complained = true
-				log.Error("Waiting for Postgres", "error", postgres.Redact(postgres.WithRemedy(err)))
-			}
-			return retry.RetryableError(err)
+			return wait(ctx, err)
 		}
 		defer conn.Release()
 		state, err := migrate.Status(ctx, conn.Conn())
 		switch {
 		case err != nil:
-			return retry.RetryableError(err)
+			return wait(ctx, err)
 		case state.Current < state.Newest:
 			return schemaTooOld(state)
 		case state.Current > state.Newest:

@@ -148,7 +148,11 @@ func (r *replica) start(ctx context.Context, health *admin.Health) error {
 	}
 	defer r.database.Close()
 	r.renews(claims, r.database)
-	if err := awaitSchema(ctx, claims, log); err != nil {
+	err = awaitSchema(ctx, claims, log)
+	if err == nil {
+		err = awaitFitness(ctx, r.database, health.Waiting, log)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -279,6 +283,7 @@ func (r *replica) run(ctx context.Context) error {
 	background(r.signaler.Run)
 	background(r.detector.Run)
 	background(r.presence)
+	background(func(ctx context.Context) error { return stayFit(ctx, r.database, fitnessInterval, r.log) })
 	if r.listener != nil {
 		background(r.listener.Run)
 		background(r.gate.Run)

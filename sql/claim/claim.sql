@@ -107,6 +107,8 @@ begin
                t.tries, c.at_time - t.since as failing_for, t.given_up_by,
                case when t.missing_at > c.at_time - interval '3 minutes' then c.at_time - t.missing_since end as missing_for,
                case
+                   when (d.id is null or v.id is null and d.input = 'envelope') and cardinality(pgdispatch.hidden_tables()) > 0
+                       then 'rows are hidden'
                    when d.id is null and not exists (select from pgdispatch.workspaces w where w.id = q.workspace_id) then 'workspace not found'
                    when d.id is null then 'workflow definition not found'
                    when v.id is null and d.input = 'envelope' then 'workflow definition has no version'

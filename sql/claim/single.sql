@@ -81,6 +81,7 @@ with state as materialized (
            end as options,
            coalesce(d.namespace, $16::text) as namespace, coalesce(d.kind, 'workflow') as kind,
            case
+               when (d.id is null or v.id is null and d.input = 'envelope') and cardinality(pgdispatch.hidden_tables()) > 0 then 'rows are hidden'
                when d.id is null then 'workflow definition not found'
                when v.id is null and d.input = 'envelope' then 'workflow definition has no version'
                else ''

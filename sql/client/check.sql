@@ -2,7 +2,7 @@
 
 {{- /* A regular expression: the beginning of the workflow IDs that pgdispatch, for other items, and Temporal use. */ -}}
 {{ define "reserved_workflow_id" -}}
-^(/_sys/|temporal-sys-|execution-(urn:uuid:|\{)?[0-9a-f]{8}(-?[0-9a-f]{4}){4}[0-9a-f]{8}){{ end }}
+^(/_sys/|temporal-sys-|execution-(urn:uuid:|[{])?[0-9a-f]{8}(-?[0-9a-f]{4}){4}[0-9a-f]{8}){{ end }}
 {{- /* The start options that only workflows have, and those that only activities have. */ -}}
 {{ define "workflow_options" -}} {workflow_run_timeout,workflow_task_timeout,memo,versioning_override} {{- end }}
 {{ define "activity_options" -}}
@@ -313,7 +313,7 @@ begin
         return octet_length(words);
     elsif kind = 'name' and type = 'string' and words !~ '[[:cntrl:]]|^/_sys/|^temporal-sys-per-ns-' then
         return octet_length(words);
-    elsif kind in ('duration', 'timeout') and type = 'string' and words ~ '^[0-9]{1,9}(\.[0-9]{1,6})?(ms|s|m|h)$' then
+    elsif kind in ('duration', 'timeout') and type = 'string' and words ~ '^[0-9]{1,9}([.][0-9]{1,6})?(ms|s|m|h)$' then
         return rtrim(words, 'hms')::numeric * case ltrim(words, '0123456789.') when 'ms' then 0.001 when 's' then 1 when 'm' then 60 else 3600 end;
     elsif kind = 'number' and type = 'number' or kind = 'count' and type = 'number' and words ~ '^[0-9]{1,10}$' then
         return words::numeric;

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -65,6 +66,16 @@ type BeforeBaselineError struct{ Version int32 }
 func (e *BeforeBaselineError) Error() string {
 	return fmt.Sprintf("the schema has version %d, from before the baseline, and cannot be upgraded: "+
 		"export what you need, `drop schema pgdispatch cascade`, and `pgdispatch migrate up`", e.Version)
+}
+
+// NoDataError reports a schema whose tables lack the rows that a migration inserts, as after the restore of a dump
+// without data.
+type NoDataError struct{ Table string }
+
+// Error includes the remedy.
+func (e *NoDataError) Error() string {
+	return fmt.Sprintf("%s is empty: the schema was restored without its data: restore the data, too, or "+
+		"`drop schema pgdispatch cascade` and `pgdispatch migrate up`", e.Table)
 }
 
 // NewerError reports a schema created by a newer pgdispatch.
@@ -182,7 +193,11 @@ func readVersion(ctx context.Context, conn *pgx.Conn, table string) (version int
 	if !exists {
 		return 0, nil
 	}
-	if err := conn.QueryRow(ctx, "select version from "+table).Scan(&version); err != nil {
+	err = conn.QueryRow(ctx, "select version from "+table).Scan(&version)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, &NoDataError{table}
+	}
+	if err != nil {
 		return 0, fmt.Errorf("read %s: %w", table, err)
 	}
 	return version, nil

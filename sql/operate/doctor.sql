@@ -13,6 +13,12 @@ select current_setting('server_version_num')::integer as version,
        (select count(*) from pg_stat_activity a where a.backend_type = 'client backend') as connections,
        current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
            - coalesce(nullif(current_setting('reserved_connections', true), '')::integer, 0) as connections_allowed,
+       (select nullif(r.rolconnlimit, -1) from pg_roles r where r.rolname = session_user and not r.rolsuper) as role_allowed,
+       (select count(*) from pg_stat_activity a where a.usename = session_user) as role_connections,
+       (select nullif(d.datconnlimit, -1) from pg_database d, pg_roles r
+        where d.datname = current_database() and r.rolname = session_user and not r.rolsuper) as database_allowed,
+       (select count(*) from pg_stat_activity a where a.datname = current_database() and a.backend_type = 'client backend')
+           as database_connections,
        (select jsonb_object_agg(s.name, s.setting) from pg_settings s
         where s.name in ('fsync', 'full_page_writes', 'synchronous_commit', 'autovacuum', 'track_counts', 'statement_timeout', 'lock_timeout',
                          'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout',
@@ -52,6 +58,11 @@ select current_user::text as name, r.rolsuper as superuser,
 from pg_roles r
 where r.rolname = current_user
 
+-- name: doctor_fitness
+-- reads
+-- Whether a replica with this session may work with this database.
+{{ template "fitness" }}
+
 -- name: doctor_session
 -- reads
 -- This session: how long the server keeps it if its client takes no data, in milliseconds, and whether it uses TCP.
@@ -67,10 +78,14 @@ listen pgdispatch_doctor
 -- reads
 -- The schema's tables, their storage settings, columns, constraints, indexes and triggers, and its functions, as
 -- sql/schema/catalogue.golden has them, and what keeps one from working. Without not-null constraints, which only newer
--- servers list.
-with relation as (
-    select c.oid, c.relname, c.relkind, coalesce(c.reloptions, '{}') as options from pg_class c
-    where c.relnamespace = to_regnamespace('pgdispatch') and c.relkind in ('r', 'v') and c.relname <> 'schema_migrations'
+-- servers list. Definitions are written as settings say; those that it sets last until the end of the transaction.
+with setting as materialized (
+    select count(set_config(n.name, n.value, true)) as all_set
+    from (values ('search_path', 'pg_catalog, pg_temp'), ('quote_all_identifiers', 'off'), ('standard_conforming_strings', 'on'),
+                 ('IntervalStyle', 'postgres'), ('DateStyle', 'ISO, MDY'), ('TimeZone', 'UTC'), ('extra_float_digits', '1')) as n (name, value)
+), relation as materialized (
+    select c.oid, c.relname, c.relkind, coalesce(c.reloptions, '{}') as options from setting s cross join pg_class c
+    where s.all_set > 0 and c.relnamespace = to_regnamespace('pgdispatch') and c.relkind in ('r', 'v') and c.relname <> 'schema_migrations'
 ), object (kind, name, definition, problem) as (
     select 'table', r.relname::text, '', case when 'autovacuum_enabled=false' = any (r.options)
                                           or 'autovacuum_enabled=off' = any (r.options) then 'without autovacuum' else '' end
@@ -99,9 +114,9 @@ with relation as (
     union all
     select 'function', format('%s(%s)', p.proname, pg_get_function_identity_arguments(p.oid)),
            concat_ws(' ', pg_get_function_result(p.oid), p.provolatile::text, p.prosecdef::text, array_to_string(p.proconfig, ' '), md5(p.prosrc)), ''
-    from pg_proc p where p.pronamespace = to_regnamespace('pgdispatch')
+    from setting s cross join pg_proc p where s.all_set > 0 and p.pronamespace = to_regnamespace('pgdispatch')
 )
-select o.kind, o.name, regexp_replace(o.definition, '\s+', ' ', 'g') as definition, o.problem
+select o.kind, o.name, regexp_replace(o.definition, '[[:space:]]+', ' ', 'g') as definition, o.problem
 from object o
 order by o.kind collate "C", o.name collate "C"
 
@@ -135,23 +150,33 @@ order by count(*) desc, d.task_queue, d.namespace, d.kind
 
 -- name: doctor_horizon
 -- reads
--- $1 the age from which to report. What keeps vacuum from removing dead rows, and for how long (null: unknown), longest
--- first.
+-- $1 the age from which to report, $2 the number of transactions from which to report what has no age. What keeps vacuum
+-- from removing dead rows, and for how long (null: unknown), longest first. A transaction that has only written holds it by
+-- its ID, without a snapshot.
 select h.kind, h.name, h.detail, h.age
 from (
     select 'session' as kind, a.pid::text as name, concat_ws(', ', a.usename, nullif(a.application_name, ''), a.state) as detail,
            clock_timestamp() - a.xact_start as age
     from pg_stat_activity a
-    where a.backend_xmin is not null and a.pid <> pg_backend_pid() and a.backend_type = 'client backend'
+    where coalesce(a.backend_xmin, a.backend_xid) is not null and a.pid <> pg_backend_pid()
+      and a.backend_type not in ('autovacuum worker', 'walsender', 'parallel worker')
       and a.xact_start < clock_timestamp() - $1::interval
     union all
     select 'prepared transaction', p.gid, concat_ws(', ', p.owner, 'database ' || p.database), clock_timestamp() - p.prepared
     from pg_prepared_xacts p
     where p.prepared < clock_timestamp() - $1::interval
     union all
-    select 'replication slot', s.slot_name::text, s.slot_type || ', not in use', null
+    select 'replication slot', s.slot_name::text,
+           s.slot_type || case when s.active then format(', %s transactions behind', age(coalesce(s.xmin, s.catalog_xmin)))
+                               else ', not in use' end, null
     from pg_replication_slots s
-    where not s.active and coalesce(s.xmin, s.catalog_xmin) is not null
+    where coalesce(s.xmin, s.catalog_xmin) is not null
+      and (not s.active or age(coalesce(s.xmin, s.catalog_xmin)) > $2::bigint)
+    union all
+    select 'standby', coalesce(nullif(r.application_name, ''), r.pid::text),
+           format('hot_standby_feedback, %s transactions behind', age(r.backend_xmin)), null
+    from pg_stat_replication r
+    where age(r.backend_xmin) > $2::bigint
 ) h
 order by h.age desc nulls last, h.kind, h.name
 limit 20

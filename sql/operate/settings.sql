@@ -52,6 +52,29 @@ where ($1::text is null or a.who = $1::text)
 order by a.id desc
 limit $8::bigint
 
+-- name: adopt_database
+-- writes installation
+-- $1 who. Binds this database to this installation, and returns the name of the one that it was bound to ('': none).
+with was as materialized (
+    select i.database_name, i.system_identifier, i.database_oid from pgdispatch.installation i
+), bound as (
+    insert into pgdispatch.installation as n (system_identifier, database_oid, database_name)
+    select pgdispatch.system_identifier(), d.oid, d.datname from pg_database d
+    where d.datname = current_database() and $1::text is not null
+    on conflict (singleton) do update
+    set system_identifier = excluded.system_identifier, database_oid = excluded.database_oid,
+        database_name = excluded.database_name, bound_at = excluded.bound_at
+    returning n.*
+), logged as (
+    insert into pgdispatch.admin_log (who, action, subject, details)
+    select $1::text, 'migrate adopt', 'database',
+           jsonb_build_object('database_name', jsonb_build_array(w.database_name, b.database_name),
+               'database_oid', jsonb_build_array(w.database_oid, b.database_oid),
+               'system_identifier', jsonb_build_array(w.system_identifier, b.system_identifier))
+    from bound b left join was w on true
+)
+select coalesce((select w.database_name from was w), '')
+
 -- function: paused_by
 -- Who paused all claims or, if they are not paused, set max_claims to 0, and when. No row if this is not among the newest
 -- 10,000 changes of the audit log, or if their row is not as the last logged change of the settings left it: then

@@ -44,7 +44,8 @@ grant execute on function pgdispatch.missing_in(text, uuid), pgdispatch.vanished
     pgdispatch.limits_in_use(bigint, bigint), pgdispatch.limits_used(bigint, bigint), pgdispatch.key_waiting(text, uuid, integer),
     pgdispatch.key_items(text, bigint),
     pgdispatch.starts_left(bigint, integer[], interval[], timestamptz),
-    pgdispatch.paused_by(boolean, integer), pgdispatch.burst_limit(integer, integer)
+    pgdispatch.paused_by(boolean, integer), pgdispatch.burst_limit(integer, integer),
+    pgdispatch.hidden_tables(), pgdispatch.system_identifier()
     to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 
 -- roles that write items or executions: the tables' checks of a row and of a move
@@ -80,6 +81,7 @@ grant update (run_at),
 grant update (plan, paused, max_concurrent_workflows, max_starts_per_second, max_burst_workflows) on pgdispatch.workspaces to pgdispatch_operator;
 grant insert, update, delete on pgdispatch.limits to pgdispatch_operator;
 grant update (max_claims, paused, retention, dead_letter_retention, result_bytes, workflow_id_bytes, notify_ended) on pgdispatch.settings to pgdispatch_operator;
+grant insert, update on pgdispatch.installation to pgdispatch_operator;
 -- Postgres sets the time and the role
 grant insert (who, action, subject, details) on pgdispatch.admin_log to pgdispatch_operator;
 grant execute on function
@@ -117,6 +119,7 @@ grant insert, update, delete on pgdispatch.parked_items, pgdispatch.start_tries,
 grant usage, update on pgdispatch.lease_tokens to pgdispatch_dispatcher;
 grant select, update on pgdispatch.gate to pgdispatch_dispatcher;
 -- what replicas share
+grant insert on pgdispatch.installation to pgdispatch_dispatcher;
 grant insert, update, delete on pgdispatch.replicas, pgdispatch.activity, pgdispatch.workspace_activity,
     pgdispatch.limit_activity, pgdispatch.stalls to pgdispatch_dispatcher;
 grant insert, update on pgdispatch.close_lists to pgdispatch_dispatcher;

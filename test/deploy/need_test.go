@@ -24,6 +24,7 @@ var packages = map[string][]string{
 	"ca-certificates":   {"etc/ssl/certs/ca-certificates.crt"},
 	"chromium":          {"bin/chromium"},
 	"chromium-browser":  {"bin/chromium-browser"},
+	"pgbouncer":         {"usr/sbin/pgbouncer"},
 }
 
 // bare is a machine without any program but Go and those that are added: its PATH is one directory of stubs.
@@ -128,7 +129,9 @@ func (m *bare) refuses(goal, want string) {
 const (
 	missingToRun = "make; a C compiler, for the race detector; " +
 		"Postgres 15 or newer, which the demo and the tests start; psql, a client that inserts items"
-	missingToTest = missingToRun + "; Chromium, in which the web view is tested"
+	missingToTest = missingToRun + "; Chromium, in which the web view is tested" + missingPooler
+
+	missingPooler = "; PgBouncer, behind which replicas are tested"
 )
 
 func TestNeedInstallsExactlyWhatIsMissingAsRootOnDebian(t *testing.T) {
@@ -138,11 +141,13 @@ func TestNeedInstallsExactlyWhatIsMissingAsRootOnDebian(t *testing.T) {
 		goal, has, want string
 	}{
 		"everything to run":  {"run", "", all},
-		"everything to test": {"test", "", all + " chromium"},
-		"the compiler":       {"test", "make postgresql postgresql-client ca-certificates chromium", "gcc libc6-dev"},
-		"Chromium":           {"test", all, "chromium"},
-		"nothing to run":     {"run", all, ""},
-		"nothing to test":    {"test", all + " chromium", ""},
+		"everything to test": {"test", "", all + " chromium pgbouncer"},
+		"the compiler": {"test", "make postgresql postgresql-client ca-certificates chromium pgbouncer",
+			"gcc libc6-dev"},
+		"Chromium":        {"test", all + " pgbouncer", "chromium"},
+		"PgBouncer":       {"test", all + " chromium", "pgbouncer"},
+		"nothing to run":  {"run", all, ""},
+		"nothing to test": {"test", all + " chromium pgbouncer", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -176,18 +181,19 @@ func TestNeedPrintsTheOneCommandElsewhere(t *testing.T) {
 	}{
 		"Debian, not root": {(*bare).debian, "test", "missing: " + strings.Replace(missingToTest, "; Chromium",
 			"; certificates, to download Go modules; Chromium", 1) + "\nrun: sudo apt-get update && sudo apt-get install -y " +
-			"make gcc libc6-dev postgresql postgresql-client ca-certificates chromium\n"},
+			"make gcc libc6-dev postgresql postgresql-client ca-certificates chromium pgbouncer\n"},
 		"Ubuntu, not root": {func(m *bare) {
 			m.debian()
 			m.install("make", "gcc", "postgresql", "postgresql-client", "ca-certificates")
 			require.NoError(m.t, os.WriteFile(filepath.Join(m.root, "etc/os-release"), []byte("NAME=x\nID=ubuntu\n"), 0o600))
-		}, "test", "missing: Chromium, in which the web view is tested\n" +
-			"run: sudo apt-get update && sudo apt-get install -y chromium-browser\n"},
+		}, "test", "missing: Chromium, in which the web view is tested" + missingPooler +
+			"\nrun: sudo apt-get update && sudo apt-get install -y chromium-browser pgbouncer\n"},
 		"Fedora as root": {func(m *bare) { m.program("id", "echo 0"); m.program("dnf", "exit 1") }, "run",
 			"missing: " + missingToRun + "\nrun: dnf install -y make gcc glibc-devel postgresql-server postgresql\n"},
 		"macOS": {func(m *bare) { m.program("brew", "exit 1"); m.install("make", "gcc") }, "test",
 			"missing: Postgres 15 or newer, which the demo and the tests start; psql, a client that inserts items; " +
-				"Chromium, in which the web view is tested\nrun: brew install postgresql@18 libpq chromium\n"},
+				"Chromium, in which the web view is tested" + missingPooler +
+				"\nrun: brew install postgresql@18 libpq chromium pgbouncer\n"},
 		"another": {func(*bare) {}, "run", "missing: " + missingToRun +
 			"\ninstall it; set PGDISPATCH_PG_BINDIR if initdb and postgres are in an unusual directory\n"},
 	} {
@@ -294,11 +300,12 @@ func TestNeedSaysWhatAptGetCouldNotInstall(t *testing.T) {
 	m.install("make", "gcc", "postgresql", "postgresql-client", "ca-certificates")
 	_, errs, code := m.needs("test")
 	require.Equal(t, 1, code)
-	require.Equal(t, "apt-get failed: install chromium\n", errs)
+	require.Equal(t, "apt-get failed: install chromium pgbouncer\n", errs)
 	m.program("apt-get", "exit 0")
 	_, errs, code = m.needs("test")
 	require.Equal(t, 1, code)
-	require.Equal(t, "still missing after the installation: Chromium, in which the web view is tested\n", errs)
+	require.Equal(t, "still missing after the installation: Chromium, in which the web view is tested"+
+		missingPooler+"\n", errs)
 }
 
 func TestMakeChecksWhatItNeedsBeforeItBuilds(t *testing.T) {

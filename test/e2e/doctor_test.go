@@ -40,9 +40,9 @@ func (d *desk) diagnosis(args ...string) (found map[string]doctor.Finding, code 
 // doctorChecks lists all checks.
 var doctorChecks = []string{
 	"autovacuum", "clocks", "connections", "database", "definitions", "durability", "encoding", "encryption", "executions",
-	"limits",
+	"installation", "limits",
 	"listen", "migrations", "namespace",
-	"notification queue", "outage", "postgres version", "replicas", "retention", "role", "schema objects",
+	"notification queue", "outage", "postgres version", "replicas", "retention", "role", "row security", "schema objects",
 	"settings of roles", "signals", "starts",
 	"synchronous_commit",
 	"task queues",

@@ -63,7 +63,12 @@ func TestARestoredDatabaseStartsNothingASecondTime(t *testing.T) {
 	s.url, s.db = backup, sqltest.Pool(t, backup)
 	s.exec("delete from pgdispatch.epoch")
 	require.Equal(t, 12, s.count("status = 'PENDING'"))
-	third := s.replica().ready()
+	third := s.replica()
+	s.eventually(func() bool { return third.has("Waiting for an operator: the database is a copy") }, "it waits in a copy")
+	require.Equal(t, 12, s.count("status = 'PENDING'"))
+	_, errs, code := (&desk{t: t, url: backup}).tries("migrate", "adopt")
+	require.Zero(t, code, errs)
+	third.ready()
 	s.eventually(func() bool {
 		return s.count("status in ('PENDING', 'CLAIMED', 'DISPATCHED')") == 0
 	}, "all executions have ended, as before the restore")

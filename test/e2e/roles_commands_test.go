@@ -33,6 +33,7 @@ var asRoles = map[string]func(d *desk) [][]string{
 	"settings get":       plainly(),
 	"status":             plainly(),
 	"migrate status":     plainly(),
+	"migrate adopt":      plainly(),
 	"executions signals": plainly(),
 	"workspaces show":    plainly("shop"),
 	"dead show":          func(d *desk) [][]string { return [][]string{{d.failed()}} },

@@ -105,7 +105,7 @@ var unscoped = map[string]string{
 	"a store within some workspaces does not execute them": "limit_remove limit_set limits_in_use",
 	"only the command line executes them": `definition_create definition_version definitions
 		item_find item_purge items_enqueue items_enqueue_keyed items_open listen_ended
-		signal_send_to workspace_create workspace_list workspace_statistics`,
+		signal_send_to workspace_create workspace_list workspace_statistics adopt_database`,
 }
 
 func TestAStoreGivesItsScopeToEveryStatement(t *testing.T) {

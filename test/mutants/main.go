@@ -100,7 +100,7 @@ func all() []mutant {
 	for _, part := range [][]mutant{
 		leases, clocks, limits, singles, bursts, keys, gathering, afterErrors,
 		memories, ambiguity, suspects, identity, workflowIDs, activities, gate, policy, ends, encoding, enqueuing, signals,
-		roles, webPages, migrations,
+		roles, webPages, migrations, databases,
 	} {
 		list = append(list, part...)
 	}

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
+	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/operate/view"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/sql/migrate"
@@ -16,7 +19,7 @@ import (
 
 func (a *App) migrateCommand() *cobra.Command {
 	group := &cobra.Command{Use: "migrate", Short: "Migrate the schema pgdispatch up or down, or show its version"}
-	group.AddCommand(a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand())
+	group.AddCommand(a.migrateUpCommand(), a.migrateDownCommand(), a.migrateStatusCommand(), a.migrateAdoptCommand())
 	return group
 }
 
@@ -60,6 +63,23 @@ func (a *App) migrateDownCommand() *cobra.Command {
 	down.Flags().Int32Var(&to, "to", 0, "target version; 0 removes every table (default: one version down)")
 	down.Flags().BoolVar(&yes, "yes", false, "confirm the deletion of data")
 	return down
+}
+
+func (a *App) migrateAdoptCommand() *cobra.Command {
+	return a.changes(&cobra.Command{
+		Use: "adopt", Short: "Let replicas work with a database that was copied or moved", Args: cobra.NoArgs,
+		Long: "Let replicas work with a database that was copied or moved. They wait for this, because a copy beside the\n" +
+			"original would start the same workflows. Stop the original's replicas first.",
+		RunE: a.withStore(func(ctx context.Context, store *operate.Store, _ []string) error {
+			from, err := store.AdoptDatabase(ctx, a.who)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.Stdout, "replicas work with this database from now on; it was bound to %s\n",
+				cmp.Or(view.Printable(from), "none"))
+			return err
+		}),
+	})
 }
 
 func (a *App) migrateStatusCommand() *cobra.Command {
@@ -165,10 +185,9 @@ func (a *App) withDatabase(do func(*cobra.Command, *pgx.Conn) error) func(*cobra
 		if err = errors.Join(err, checkShared(command.Flags())); err != nil {
 			return err
 		}
-		conn, err := c.Database.Connect(command.Context(), nil, a.warn)
-		var tooOld *postgres.TooOldError
-		if errors.As(err, &tooOld) {
-			return tooOld
+		conn, err := c.Database.ConnectForCommand(command.Context(), a.warn)
+		if postgres.IsUnfit(err) {
+			return postgres.Redact(err)
 		}
 		if err != nil {
 			return fmt.Errorf("connect to Postgres (set DATABASE_URL or --database-url, or libpq's PG* variables): %w",

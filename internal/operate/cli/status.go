@@ -224,7 +224,7 @@ func (a *App) withTarget(do func(context.Context, postgres.Target, *operate.Stor
 		if err = errors.Join(err, checkShared(command.Flags())); err != nil {
 			return err
 		}
-		pool, err := c.Database.OpenPool(command.Context(), 1, nil)
+		pool, err := c.Database.OpenForCommand(command.Context())
 		if err != nil {
 			return err
 		}

@@ -145,6 +145,12 @@ func judgeObject(o operate.SchemaDefect) (harm string, byHand []string) {
 		}
 		return "Claims and lists may be slow, or a key may be used twice.", byHand
 	case "constraint":
+		switch o.Problem {
+		case "not valid":
+			return broken, []string{alter + " validate constraint " + name}
+		case "altered":
+			return broken, []string{alter + " drop constraint " + name + ", add constraint " + name + " " + o.Definition}
+		}
 		return broken, []string{alter + " add constraint " + name + " " + o.Definition}
 	case "setting":
 		return slowVacuum, []string{alter + " set (" + name + " = " + o.Definition + ")"}

@@ -88,9 +88,19 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 	before := time.Now()
 	state, err := readSchema(ctx, pool)
 	var tooOld *postgres.TooOldError
+	var encoding *postgres.EncodingError
+	if errors.As(err, &encoding) {
+		return []Finding{wrongEncoding(encoding.Encoding)}, false
+	}
 	if errors.As(err, &tooOld) {
 		return []Finding{{versionCheck, Problem, tooOld.Version, "pgdispatch uses features that this version lacks.",
 			fmt.Sprintf("Upgrade the server to Postgres %d or newer.", postgres.OldestMajor)}}, false
+	}
+	var empty *migrate.NoDataError
+	if errors.As(err, &empty) {
+		return []Finding{{"migrations", Problem, empty.Table + " is empty: the schema was restored without its data",
+			"Items cannot be enqueued, and replicas do not start.",
+			"Restore the data, too, or `drop schema pgdispatch cascade` and `pgdispatch migrate up`."}}, false
 	}
 	if err != nil {
 		return []Finding{unreachable(err)}, false
@@ -107,7 +117,7 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 	findings = append(findings, checkClock(server.Now.Sub(before.Add(trip/2)), trip))
 	findings = append(findings, checkList(ctx, "settings of roles", store.Overrides, checkOverrides))
 	findings = append(findings, checkList(ctx, "vacuum horizon", func(ctx context.Context) ([]operate.Pin, error) {
-		return store.Pins(ctx, longPin)
+		return store.Pins(ctx, longPin, manyBehind)
 	},
 		func(pins []operate.Pin) Finding { return checkPins(pins, server.SeesAll) }))
 	findings = append(findings, checkListen(ctx, c, store))
@@ -118,6 +128,8 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 	}
 	findings = append(findings,
 		checkRole(ctx, store),
+		checkList(ctx, "row security", store.Fitness, checkRowSecurity),
+		checkList(ctx, "installation", store.Fitness, checkInstallation),
 		checkList(ctx, "schema objects", store.BadObjects, checkObjects),
 		checkList(ctx, "replicas", store.KnownReplicas, checkReplicas),
 		checkList(ctx, "outage", store.Replicas, checkOutage),

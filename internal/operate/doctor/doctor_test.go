@@ -79,6 +79,10 @@ func TestDoctorJudgesServers(t *testing.T) {
 		{"transactions", Problem, "session_replication_role is replica", setting("session_replication_role", "replica")},
 		{"connections", Warning, "86 of 97 are in use", func(s *operate.Server) { s.Connections = 86 }},
 		{"connections", Fine, "85 of 97 are in use", func(s *operate.Server) { s.Connections = 85 }},
+		{"connections", Warning, "10 of 97 are in use; 9 of 20 are in use by role app",
+			func(s *operate.Server) { s.RoleAllowed, s.RoleConnections = new(20), 9 }},
+		{"connections", Warning, "10 of 97 are in use; 9 of 20 are in use in the database",
+			func(s *operate.Server) { s.DatabaseAllowed, s.DatabaseConnections = new(20), 9 }},
 		{"notification queue", Fine, "9 % full", func(s *operate.Server) { s.NotifyUsage = 0.09 }},
 		{"notification queue", Warning, "10 % full", func(s *operate.Server) { s.NotifyUsage = 0.1 }},
 		{"notification queue", Problem, "60 % full", func(s *operate.Server) { s.NotifyUsage = 0.6 }},
@@ -94,6 +98,21 @@ func TestDoctorJudgesServers(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestDoctorJudgesWhetherReplicasMayWork(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 8, 1, 10, 0, 0, 0, time.UTC)
+	fit := []operate.Fitness{{Role: "app", TriggersFire: true, BoundTo: "shop", BoundAt: &at}}
+	require.Equal(t, ok("row security", "role app sees every row"), checkRowSecurity(fit))
+	require.Equal(t, ok("installation", "used by replicas since 2026-08-01 10:00:00"), checkInstallation(fit))
+	require.Equal(t, ok("installation", "no replica has used it yet"), checkInstallation([]operate.Fitness{{}}))
+	hidden := checkRowSecurity([]operate.Fitness{{Role: "app", Hidden: []string{"limits", "marks"}}})
+	require.Equal(t, Problem, hidden.Severity)
+	require.Equal(t, "row level security may hide rows from role app: limits; marks", hidden.Finding)
+	copied := checkInstallation([]operate.Fitness{{Copied: true, BoundTo: "shop", BoundAt: &at}})
+	require.Equal(t, Problem, copied.Severity)
+	require.Contains(t, copied.Remedy, "`pgdispatch migrate adopt`")
 }
 
 func TestDoctorJudgesClocksReplicasAndSchemas(t *testing.T) {

@@ -3,14 +3,11 @@ package doctor
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgdispatch/pgdispatch/internal/config"
 	"github.com/pgdispatch/pgdispatch/internal/operate"
@@ -22,6 +19,9 @@ import (
 const (
 	// longPin is how long a transaction may be open before doctor reports it.
 	longPin = 5 * time.Minute
+	// manyBehind is how many transactions a standby or an active replication slot may be behind: their age in time is
+	// unknown.
+	manyBehind = 1_000_000
 	// doctorHearTimeout limits the wait for doctor's own notification.
 	doctorHearTimeout = 3 * time.Second
 	// clockTolerance is the accepted difference between two NTP-synchronized clocks.
@@ -40,9 +40,7 @@ func checkServer(s operate.Server) []Finding {
 		judged(s.Version/10000 > newestPostgres, Finding{versionCheck, Warning, s.VersionText,
 			"pgdispatch is not tested with this version.", fmt.Sprintf("Use Postgres %d, or test it first.", newestPostgres)},
 			"%s", s.VersionText),
-		judged(s.Encoding != "UTF8", Finding{"encoding", Problem, "the database's encoding is " + s.Encoding,
-			"Errors and names with other characters cannot be stored. An item whose error cannot be stored cannot fail.",
-			"Recreate the database with `encoding 'UTF8' template template0`, and restore a backup."}, "UTF8"),
+		judged(s.Encoding != "UTF8", wrongEncoding(s.Encoding), "UTF8"),
 		judged(len(unsafe) > 0, Finding{"durability", Problem, strings.Join(unsafe, " and ") + " off",
 			"A crash of the machine can corrupt the database, or undo claims whose workflows run, so that limits are exceeded.",
 			"Set " + strings.Join(unsafe, " and ") + " to on in postgresql.conf, and reload."},
@@ -56,13 +54,56 @@ func checkServer(s operate.Server) []Finding {
 			"Dead rows are never removed: tables grow, and queries slow down.",
 			"Set " + strings.Join(idle, " and ") + " to on, and reload."}, "on"),
 		checkTimeouts(s), checkSession(s),
-		judged(int64(s.ConnectionsAllowed)-s.Connections < config.Connections, Finding{"connections", Warning,
-			fmt.Sprintf("%d of %d are in use", s.Connections, s.ConnectionsAllowed),
-			fmt.Sprintf("A replica opens up to %d. Without a connection it claims nothing, and logs an error.",
-				config.Connections), "Raise max_connections, or connect applications through a pooler."},
-			"%d of %d are in use", s.Connections, s.ConnectionsAllowed),
+		checkConnections(s),
 		checkNotifyQueue(s),
 	}
+}
+
+// checkConnections checks that there is room for one more replica in each of the limits.
+func checkConnections(s operate.Server) Finding {
+	list, short := []string{}, false
+	limit := func(of string, allowed *int, used int64) {
+		if allowed != nil {
+			list = append(list, fmt.Sprintf("%d of %d are in use%s", used, *allowed, of))
+			short = short || int64(*allowed)-used < config.Connections
+		}
+	}
+	limit("", &s.ConnectionsAllowed, s.Connections)
+	limit(" by role "+view.Printable(s.Role), s.RoleAllowed, s.RoleConnections)
+	limit(" in the database", s.DatabaseAllowed, s.DatabaseConnections)
+	return judged(short, Finding{"connections", Warning, strings.Join(list, "; "),
+		fmt.Sprintf("A replica opens up to %d. Without a connection it claims nothing, and logs an error.",
+			config.Connections), "Raise max_connections or the role's or the database's connection limit, or connect " +
+			"applications through a pooler."}, "%s", strings.Join(list, "; "))
+}
+
+// checkRowSecurity checks that a replica would see every row.
+func checkRowSecurity(found []operate.Fitness) Finding {
+	f := found[0]
+	return judged(len(f.Hidden) > 0, Finding{"row security", Problem, fmt.Sprintf(
+		"row level security may hide rows from role %s: %s", view.Printable(f.Role), shortList(f.Hidden)),
+		"A replica with this role does not start, because it could neither count nor find what it does not see.",
+		"On each table, `create policy replicas on pgdispatch... to pgdispatch_dispatcher using (true)`, or " +
+			"`alter table ... disable row level security`. Ignore this for roles that are not used for `run`."},
+		"role %s sees every row", view.Printable(f.Role))
+}
+
+// checkInstallation checks that the database is the one that replicas last used.
+func checkInstallation(found []operate.Fitness) Finding {
+	f, since := found[0], "no replica has used it yet"
+	if f.BoundAt != nil {
+		since = "used by replicas since " + f.BoundAt.UTC().Format(time.DateTime)
+	}
+	return judged(f.Copied, Finding{"installation", Problem,
+		fmt.Sprintf("this database is a copy of %s, or was moved, since a replica last used it", view.Printable(f.BoundTo)),
+		"Replicas wait, so that a copy does not start the workflows of the original.",
+		"If no replica uses the other database any more, run `pgdispatch migrate adopt`."}, "%s", since)
+}
+
+func wrongEncoding(encoding string) Finding {
+	return Finding{"encoding", Problem, "the database's encoding is " + view.Printable(encoding),
+		"Errors, names and params with other characters cannot be stored. Commands and replicas refuse the database.",
+		"Recreate the database with `encoding 'UTF8' template template0`, and restore a backup."}
 }
 
 func checkOverrides(overrides []operate.Override) Finding {
@@ -155,7 +196,8 @@ func checkPins(pins []operate.Pin, seesAll bool) Finding {
 			"Grant pg_monitor to the role that runs doctor: `grant pg_monitor to ...`."}
 	}
 	if len(pins) == 0 {
-		return ok(check, "no transaction, prepared transaction or inactive replication slot is older than %s", longPin)
+		return ok(check, "no transaction or prepared transaction is older than %s, and no replication slot or standby holds "+
+			"it back", longPin)
 	}
 	list, remedies := make([]string, len(pins)), map[string]bool{}
 	for n, p := range pins {
@@ -171,6 +213,7 @@ func checkPins(pins []operate.Pin, seesAll bool) Finding {
 		{"session", "Terminate the session: `select pg_terminate_backend(pid)`."},
 		{"prepared transaction", "A prepared transaction also holds its locks: `commit prepared` or `rollback prepared` it."},
 		{"replication slot", "Start the slot's consumer, or drop the slot: `select pg_drop_replication_slot(...)`."},
+		{"standby", "End the long query on the standby, or disable hot_standby_feedback there."},
 	} {
 		if remedies[r.kind] {
 			remedy = append(remedy, r.text)
@@ -188,8 +231,7 @@ func checkListen(ctx context.Context, c config.Config, store *operate.Store) Fin
 	ctx, cancel := context.WithTimeout(ctx, doctorHearTimeout+postgres.ConnectTimeout)
 	defer cancel()
 	listener, err := c.Database.Connect(ctx, postgres.ListenerSettings(), nil)
-	var refusal *pgconn.PgError
-	if errors.As(err, &refusal) && refusal.Code == "08P01" {
+	if postgres.RefusesSettings(err) {
 		return deaf("the server rejects session settings: " + postgres.Redact(err).Error())
 	}
 	if err != nil {

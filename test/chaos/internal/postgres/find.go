@@ -3,14 +3,10 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 )
 
 // binDirVariable names the directory of initdb and postgres. The product's tests use the same variable.
@@ -53,27 +49,4 @@ func findBinDir(ctx context.Context) (string, error) {
 	}
 	return "", errors.New("find Postgres: no directory with initdb, postgres and pg_basebackup; " +
 		"install it or set " + binDirVariable)
-}
-
-// Credential returns the user that the server runs as if the harness is root, because Postgres refuses to run as root.
-// Otherwise it returns nil.
-func Credential() (*syscall.Credential, error) {
-	if os.Geteuid() != 0 {
-		return nil, nil
-	}
-	var missing error
-	for _, name := range []string{"postgres", "nobody"} {
-		u, err := user.Lookup(name)
-		if err != nil {
-			missing = errors.Join(missing, err)
-			continue
-		}
-		uid, uidErr := strconv.ParseUint(u.Uid, 10, 32)
-		gid, gidErr := strconv.ParseUint(u.Gid, 10, 32)
-		if err := errors.Join(uidErr, gidErr); err != nil {
-			return nil, fmt.Errorf("read user %s: %w", name, err)
-		}
-		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
-	}
-	return nil, fmt.Errorf("find a user to run postgres as, which refuses root: %w", missing)
 }

@@ -114,7 +114,7 @@ func blank(ctx context.Context, parent, name string) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	user, err := Credential()
+	user, err := process.ServerCredential()
 	if err != nil {
 		return nil, err
 	}
