@@ -65,16 +65,21 @@ listen pgdispatch_doctor
 
 -- name: doctor_catalogue
 -- reads
--- The schema's tables, their storage settings, columns, constraints, indexes and triggers, and its functions, as
+-- The schema's tables, their storage settings, columns, constraints, indexes and triggers, its sequences and functions, as
 -- sql/schema/catalogue.golden has them, and what keeps one from working. Without not-null constraints, which only newer
 -- servers list.
 with relation as (
-    select c.oid, c.relname, c.relkind, coalesce(c.reloptions, '{}') as options from pg_class c
-    where c.relnamespace = to_regnamespace('pgdispatch') and c.relkind in ('r', 'v') and c.relname <> 'schema_migrations'
+    select c.oid, c.relname, c.relkind, coalesce(c.reloptions, '{}') as options, case c.relpersistence when 'u' then 'unlogged' end as persistence
+    from pg_class c
+    where c.relnamespace = to_regnamespace('pgdispatch') and c.relkind in ('r', 'v', 'S') and c.relname <> 'schema_migrations'
 ), object (kind, name, definition, problem) as (
-    select 'table', r.relname::text, '', case when 'autovacuum_enabled=false' = any (r.options)
+    select 'table', r.relname::text, coalesce(r.persistence, ''), case when 'autovacuum_enabled=false' = any (r.options)
                                           or 'autovacuum_enabled=off' = any (r.options) then 'without autovacuum' else '' end
     from relation r where r.relkind = 'r'
+    union all
+    select 'sequence', r.relname, concat_ws(' ', format('%s to %s by %s, cache %s', s.seqmin, s.seqmax, s.seqincrement, s.seqcache),
+                                            case when s.seqcycle then 'cycle' end), coalesce(r.persistence, '')
+    from relation r join pg_sequence s on s.seqrelid = r.oid
     union all
     select 'setting', r.relname || '.' || split_part(o, '=', 1), split_part(o, '=', 2), ''
     from relation r cross join unnest(r.options) o where r.relkind = 'r'
@@ -84,6 +89,7 @@ with relation as (
     from relation r
     join pg_attribute a on a.attrelid = r.oid and a.attnum > 0 and not a.attisdropped
     left join pg_attrdef d on d.adrelid = r.oid and d.adnum = a.attnum
+    where r.relkind <> 'S'
     union all
     select 'constraint', r.relname || '.' || quote_ident(k.conname), pg_get_constraintdef(k.oid),
            case when not k.convalidated then 'not valid' else '' end

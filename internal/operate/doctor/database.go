@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -129,7 +130,10 @@ func checkObjects(defects []operate.SchemaDefect) Finding {
 
 // judgeObject says what a defect does, and how to repair it if `migrate up` does not.
 func judgeObject(o operate.SchemaDefect) (harm string, byHand []string) {
-	const broken = "Statements fail, or rules do not hold."
+	const (
+		broken       = "Statements fail, or rules do not hold."
+		lostInACrash = "It is lost, or kept, in a crash or a failover, where it must not be: then inserts may fail."
+	)
 	table, name, _ := strings.Cut(o.Name, ".")
 	alter := "alter table pgdispatch." + table
 	switch o.Kind {
@@ -149,8 +153,15 @@ func judgeObject(o operate.SchemaDefect) (harm string, byHand []string) {
 	case "setting":
 		return slowVacuum, []string{alter + " set (" + name + " = " + o.Definition + ")"}
 	case "table":
-		if o.Problem != "missing" {
+		switch o.Problem {
+		case "without autovacuum":
 			return slowVacuum, []string{alter + " reset (autovacuum_enabled)"}
+		case "altered":
+			return lostInACrash, []string{alter + " set " + cmp.Or(o.Definition, "logged")}
+		}
+	case "sequence":
+		if o.Problem == "unlogged" {
+			return lostInACrash, []string{"alter sequence pgdispatch." + o.Name + " set logged"}
 		}
 	}
 	return broken, []string{strings.TrimSpace("restore " + o.Kind + " " + o.Name + " " + o.Definition)}

@@ -1,0 +1,121 @@
+package sql_test
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/internal/must"
+	"github.com/pgdispatch/pgdispatch/notify"
+	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
+	"github.com/pgdispatch/pgdispatch/sql/sqltest"
+)
+
+// promotions is how many standbys are promoted, each of them once. PGDISPATCH_LONG=1 promotes 20.
+func promotions() int {
+	if os.Getenv("PGDISPATCH_LONG") != "" {
+		return 20
+	}
+	return 2
+}
+
+// A standby has written out nothing of what it has just replayed, and a promotion copies the first pages of unlogged
+// objects from its files.
+func TestMigrateUp_LeavesASchemaThatWorksOnAStandbyPromotedAtOnce(t *testing.T) {
+	t.Parallel()
+	primary := must.Get(sqltest.StartCluster(t.Context(), sqltest.Options{})).In(t)
+	t.Cleanup(func() { require.NoError(t, primary.Stop()) })
+
+	for range promotions() {
+		conn := connect(t, primary.URL("postgres"), nil)
+		require.NoError(t, migrate.To(t.Context(), conn, 0, nil))
+		standby := must.Get(primary.Standby(t.Context())).In(t)
+		t.Cleanup(func() { require.NoError(t, standby.Stop()) })
+
+		require.NoError(t, migrate.Up(t.Context(), conn, nil))
+		requireWork(t, promote(t, conn, standby))
+	}
+}
+
+// promote promotes a standby as soon as it has replayed what its primary has committed.
+func promote(t *testing.T, primary *pgx.Conn, standby *sqltest.Cluster) *pgxpool.Pool {
+	t.Helper()
+	var written string
+	require.NoError(t, primary.QueryRow(t.Context(), "select pg_current_wal_flush_lsn()::text").Scan(&written))
+	pool := sqltest.Pool(t, standby.URL("postgres"))
+	require.Eventually(t, func() bool {
+		var replayed bool
+		err := pool.QueryRow(context.Background(), "select pg_last_wal_replay_lsn() >= $1::text::pg_lsn", written).
+			Scan(&replayed)
+		return err == nil && replayed
+	}, 30*time.Second, time.Millisecond)
+
+	must.Get(pool.Exec(t.Context(), "select pg_promote()")).In(t)
+	return pool
+}
+
+// requireWork enqueues an item, claims it, and ends it, with the gate open and shut.
+func requireWork(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	f := fixture{t: t, pool: pool, db: pool, replicas: &sync.Map{}}
+	session := notify.Session{Conn: connect(t, pool.Config().ConnString(), nil)}
+	w := f.tenant("FREE")
+	for range 2 {
+		id := f.item(w)
+		f.dispatched(f.claim(1))
+		f.finish(id, "COMPLETED")
+		require.Equal(t, "COMPLETED", f.status(id))
+		require.True(t, must.Get(session.Shut(t.Context())).In(t))
+	}
+	require.NoError(t, session.Open(t.Context()))
+}
+
+// What is empty after a crash must not be read by an enqueue. Only the epoch is meant to be lost in one: its table has
+// no first page that could be missing, and that of its index is written out when it is replayed.
+func TestSchema_HasNothingUnloggedButTheEpoch(t *testing.T) {
+	f := open(t)
+	require.Equal(t, []string{"epoch", "epoch_pkey"}, all[string](f, `select c.relname::text from pg_class c
+		where c.relnamespace = 'pgdispatch'::regnamespace and c.relpersistence = 'u' order by 1`))
+	for change, problem := range map[string]string{
+		"alter sequence pgdispatch.gate set unlogged":                    "sequence gate unlogged",
+		"drop sequence pgdispatch.lease_tokens":                          "sequence lease_tokens missing",
+		"alter sequence pgdispatch.lease_tokens cache 100":               "sequence lease_tokens altered",
+		"alter table pgdispatch.epoch set logged":                        "table epoch altered",
+		"alter table pgdispatch.enqueue_keys set unlogged":               "table enqueue_keys altered",
+		"alter table pgdispatch.admin_log alter column id drop identity": "sequence admin_log_id_seq missing",
+	} {
+		in, tx := f.begin()
+		in.exec(change)
+		found := sql.Defects(rowsOf[sql.Object](in, sql.CatalogueText()))
+		require.Len(t, found, 1, change)
+		require.Equal(t, problem, found[0].Kind+" "+found[0].Name+" "+found[0].Problem)
+		require.NoError(t, tx.Rollback(t.Context()))
+	}
+}
+
+// An idle replica sets its gate again and again, and must not write.
+func TestGate_WritesOnlyWhatChanges(t *testing.T) {
+	f := open(t)
+	writes := func(verb string) bool {
+		in, tx := f.begin()
+		in.exec(sql.Text(verb))
+		wrote := one[bool](in, "select pg_current_xact_id_if_assigned() is not null")
+		require.NoError(t, tx.Commit(t.Context()))
+		return wrote
+	}
+	require.False(t, writes("gate_open"), "it is created open")
+	for range 2 {
+		require.True(t, writes("gate_shut"))
+		require.False(t, writes("gate_shut"))
+		require.True(t, writes("gate_open"))
+		require.False(t, writes("gate_open"))
+		require.False(t, writes("gate_leave"))
+	}
+}

@@ -1,0 +1,25 @@
+-- The gate is logged. The first page of an unlogged sequence may be missing on a standby that is promoted: then nobody
+-- could read the gate, and every insert failed. Created anew, because such a sequence cannot be altered either; with its
+-- privileges, because others use it before `pgdispatch migrate up` grants them.
+do $$
+declare
+    granted constant aclitem[] := (select c.relacl from pg_class c where c.oid = 'pgdispatch.gate'::regclass);
+    of_owner constant regrole := (select c.relowner from pg_class c where c.oid = 'pgdispatch.gate'::regclass);
+    statement text;
+begin
+    drop sequence pgdispatch.gate;
+    create sequence pgdispatch.gate maxvalue 2;
+    execute format('alter sequence pgdispatch.gate owner to %s', of_owner);
+    for statement in
+        select format('grant %s on sequence pgdispatch.gate to %s', a.privilege_type, a.grantee::regrole)
+        from aclexplode(granted) a
+        where a.grantee <> 0
+    loop
+        execute statement;
+    end loop;
+end;
+$$;
+
+---- create above / drop below ----
+
+alter sequence pgdispatch.gate set unlogged;
