@@ -28,7 +28,7 @@ func promotions() int {
 
 // A standby has written out nothing of what it has just replayed, and a promotion copies the first pages of unlogged
 // objects from its files.
-func TestMigrateUp_LeavesASchemaThatWorksOnAStandbyPromotedAtOnce(t *testing.T) {
+func TestMigrateUp_WorksOnAStandbyPromotedAtOnce(t *testing.T) {
 	t.Parallel()
 	primary := must.Get(sqltest.StartCluster(t.Context(), sqltest.Options{})).In(t)
 	t.Cleanup(func() { require.NoError(t, primary.Stop()) })
@@ -79,7 +79,7 @@ func requireWork(t *testing.T, pool *pgxpool.Pool) {
 
 // What is empty after a crash must not be read by an enqueue. Only the epoch is meant to be lost in one: its table has
 // no first page that could be missing, and that of its index is written out when it is replayed.
-func TestSchema_HasNothingUnloggedButTheEpoch(t *testing.T) {
+func TestUnlogged_IsNothingButTheEpoch(t *testing.T) {
 	f := open(t)
 	require.Equal(t, []string{"epoch", "epoch_pkey"}, all[string](f, `select c.relname::text from pg_class c
 		where c.relnamespace = 'pgdispatch'::regnamespace and c.relpersistence = 'u' order by 1`))

@@ -203,6 +203,14 @@ func open(ctx context.Context, conn *pgx.Conn) (*migrate.Migrator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", versionTable, err)
 	}
+	// It has no primary key. Without an identity, a publication for all tables refuses the updates of it.
+	const identify = `do $$ begin
+		if (select c.relreplident <> 'f' from pg_class c where c.oid = 'pgdispatch.schema_migrations'::regclass) then
+			alter table pgdispatch.schema_migrations replica identity full;
+		end if; end $$`
+	if _, err := conn.Exec(ctx, identify); err != nil {
+		return nil, fmt.Errorf("identify rows of %s: %w", versionTable, err)
+	}
 	for _, migration := range sql.Migrations() {
 		m.AppendMigration(migration.Name, migration.Up, migration.Down)
 	}

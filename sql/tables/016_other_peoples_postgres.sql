@@ -20,6 +20,16 @@ begin
 end;
 $$;
 
+-- If a publication is for all tables, tables without an identity refuse UPDATE and DELETE. `pgdispatch migrate up` gives
+-- one to the table of versions.
+alter table pgdispatch.marks replica identity full;
+alter table pgdispatch.workspace_roles replica identity full;
+alter table pgdispatch.claim_lock replica identity full;
+
 ---- create above / drop below ----
+
+alter table pgdispatch.marks replica identity default;
+alter table pgdispatch.workspace_roles replica identity default;
+alter table pgdispatch.claim_lock replica identity default;
 
 alter sequence pgdispatch.gate set unlogged;

@@ -17,5 +17,15 @@ var migrations = []mutant{
 	{"the gate is logged", "on a standby that is promoted soon after a migration, every insert fails",
 		[]edit{{"sql/tables/016_other_peoples_postgres.sql",
 			"create sequence pgdispatch.gate", "create unlogged sequence pgdispatch.gate"}},
-		"./sql", "TestMigrateUp_LeavesASchemaThatWorksOnAStandbyPromotedAtOnce"},
+		"./sql", "TestMigrateUp_WorksOnAStandbyPromotedAtOnce"},
+	{"a part of the housekeeping fails alone", "a table that refuses a change stops all other housekeeping",
+		[]edit{{"sql function keep_house", `exception when others then {{ template "part_failed" }};`, ""}},
+		"./sql", "TestSweep_EachPartFailsAlone"},
+	{"recovery fails alone", "an item that cannot be cancelled keeps expired leases from being requeued",
+		[]edit{{"sql function sweep_due", "late := pgdispatch.cancel_late(at_most); exception when others then " +
+			`{{ template "part_failed" }};`, "late := pgdispatch.cancel_late(at_most);"}},
+		"./sql", "TestSweep_EachPartFailsAlone"},
+	{"marks have an identity", "with a publication for all tables, no mark is ever deleted",
+		[]edit{{"sql/tables/016_other_peoples_postgres.sql", "alter table pgdispatch.marks replica identity full;", ""}},
+		"./sql", "TestPublicationForAllTables_StopsNothing"},
 }
