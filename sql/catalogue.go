@@ -9,6 +9,9 @@ type Object struct{ Kind, Name, Definition, Problem string }
 // CatalogueText is the statement that reads all Objects.
 func CatalogueText() string { return Text("doctor_catalogue") }
 
+// SequencesText is the statement that reads the sequences that are behind their tables.
+func SequencesText() string { return Text("doctor_sequences") }
+
 // Catalogue returns the objects of a schema that was migrated to the newest version, as `make golden` has read them.
 func Catalogue() []Object {
 	var all []Object

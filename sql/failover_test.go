@@ -119,3 +119,51 @@ func TestGate_WritesOnlyWhatChanges(t *testing.T) {
 		require.False(t, writes("gate_leave"))
 	}
 }
+
+// behind returns the sequences that are behind their tables.
+func (f fixture) behind() []string {
+	return all[string](f, "select b.name from ("+sql.Text("doctor_sequences")+") b")
+}
+
+func TestMigrateUp_SetsEachSequencePastItsTable(t *testing.T) {
+	f, w := openFor(t, "ENTERPRISE")
+	conn := connect(t, f.pool.Config().ConnString(), nil)
+	items := f.items(w, 3)
+	f.dispatched(f.claim(1))
+	f.release(f.claim(2), false)
+	f.signal(items[0], "a")
+	f.exec("insert into pgdispatch.limits (key, max_concurrent) values ('a', 1), ('b', 1)")
+	f.exec("insert into pgdispatch.admin_log (who, action, subject) values ('me', 'test', 'none')")
+	require.Empty(t, f.behind())
+
+	// As a logical copy has them.
+	sequences := all[string](f, `select c.relname::text from pg_class c
+		where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind = 'S' and c.relname <> 'gate' order by 1`)
+	for _, name := range sequences {
+		f.exec("alter sequence pgdispatch." + name + " restart")
+	}
+	require.Equal(t, sequences, f.behind(), "every sequence is known")
+	f.refusedAs("23505", "", "insert into pgdispatch.limits (key, max_concurrent) values ('other', 1)")
+
+	repaired := []string{}
+	require.NoError(t, migrate.Up(t.Context(), conn, func(s migrate.Step) {
+		require.Equal(t, "repair", s.Direction)
+		repaired = append(repaired, s.Name)
+	}))
+	require.Equal(t, sequences, repaired)
+	require.Empty(t, f.behind())
+	require.Greater(t, f.item(w), items[2])
+	f.exec("insert into pgdispatch.limits (key, max_concurrent) values ('other', 1)")
+	highest := one[int64](f, "select max(lease_token) from pgdispatch.workflow_execution_queue")
+	require.Len(t, f.claim(3).Items, 3)
+	require.Greater(t, one[int64](f, "select max(lease_token) from pgdispatch.workflow_execution_queue"), highest)
+}
+
+func TestSequences_AreNotMovedWhereTheyAreAhead(t *testing.T) {
+	f, w := openFor(t, "FREE")
+	f.item(w)
+	f.claim(1)
+	ahead := one[int64](f, "select setval('pgdispatch.lease_tokens', 1000 + last_value) from pgdispatch.lease_tokens")
+	require.NoError(t, migrate.Up(t.Context(), connect(t, f.pool.Config().ConnString(), nil), nil))
+	require.Equal(t, ahead, one[int64](f, "select last_value from pgdispatch.lease_tokens"))
+}

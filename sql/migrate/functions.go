@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -132,7 +133,36 @@ func repeat(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
 	for _, f := range changed {
 		report(Step{Name: f.Name, Direction: "replace"})
 	}
+	if err := advanceSequences(ctx, conn, report); err != nil {
+		return err
+	}
 	return repairIndexes(ctx, conn, report)
+}
+
+// advanceSequences sets each sequence past its table: a logical copy of a database has no values of sequences.
+func advanceSequences(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
+	rows, err := conn.Query(ctx, sql.SequencesText())
+	if err != nil {
+		return fmt.Errorf("find sequences that are behind: %w", err)
+	}
+	highest := map[string]int64{}
+	var name string
+	var value int64
+	if _, err := pgx.ForEachRow(rows, []any{&name, &value}, func() error {
+		highest[name] = value
+		return nil
+	}); err != nil {
+		return fmt.Errorf("find sequences that are behind: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(highest)) {
+		const advance = `select setval(s.of, greatest($2, coalesce(pg_sequence_last_value(s.of), 0)))
+			from (select $1::text::regclass as of) s`
+		if _, err := conn.Exec(ctx, advance, "pgdispatch."+name, highest[name]); err != nil {
+			return fmt.Errorf("advance sequence %s: %w", name, err)
+		}
+		report(Step{Name: name, Direction: "repair"})
+	}
+	return nil
 }
 
 // replaceFunctions applies the files and records them.

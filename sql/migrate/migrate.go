@@ -29,9 +29,11 @@ const lockPoll = 100 * time.Millisecond
 
 // Step is one change, passed to the report callback.
 type Step struct {
-	Version   int32 // 0 if it is not a migration
-	Name      string
-	Direction string // "up" or "down" for a migration; "replace" for a file of sql.Functions, "repair" for an index
+	Version int32 // 0 if it is not a migration
+	Name    string
+	// Direction is "up" or "down" for a migration, "replace" for a file of sql.Functions, and "repair" for an index or a
+	// sequence.
+	Direction string
 }
 
 // State is the state of the schema in a database.

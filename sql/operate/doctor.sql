@@ -111,6 +111,30 @@ select o.kind, o.name, regexp_replace(o.definition, '\s+', ' ', 'g') as definiti
 from object o
 order by o.kind collate "C", o.name collate "C"
 
+-- name: doctor_sequences
+-- reads
+-- The sequences that are behind what their tables have, with the highest value there: a logical copy has the rows only.
+-- What they draw next is taken already. The lease tokens of all items are read only if those of some say so.
+with drawn (name, last) as (
+    select n.name, coalesce(pg_sequence_last_value('pgdispatch.' || n.name), 0)
+    from (values ('workflow_execution_queue_id_seq'), ('limits_id_seq'), ('admin_log_id_seq'), ('signals_id_seq'), ('lease_tokens')) n (name)
+)
+select d.name, h.highest
+from drawn d
+cross join lateral (select case d.name
+    when 'workflow_execution_queue_id_seq' then (select max(q.id) from pgdispatch.workflow_execution_queue q)
+    when 'limits_id_seq' then (select max(l.id) from pgdispatch.limits l)
+    when 'admin_log_id_seq' then (select max(a.id) from pgdispatch.admin_log a)
+    when 'signals_id_seq' then (select max(s.id) from pgdispatch.signals s)
+    when 'lease_tokens' then case
+        when d.last = 0 or (select t.leased_from > d.last + 1 from pgdispatch.mark_trim t)
+             or (select max(q.lease_token) > d.last from pgdispatch.workflow_execution_queue q
+                 where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= 0)
+        then (select max(q.lease_token) from pgdispatch.workflow_execution_queue q) end
+    end as highest) h
+where h.highest > d.last
+order by d.name
+
 -- name: doctor_replicas
 -- reads
 -- Every known replica: how long ago it expired (negative: it lives), how many items it holds and executions it watches,

@@ -32,6 +32,7 @@ grant all on all routines in schema pgdispatch to pgdispatch_owner;
 -- reader; the dispatcher, whose web view shows the same; and the operator. The operator is not a member of the readers,
 -- because the role that migrates may always grant privileges on the schema, but not always a membership.
 grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
+grant select on all sequences in schema pgdispatch to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 -- with it, anybody could forge valid tokens
 revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_operator;
 grant execute on function pgdispatch.missing_in(text, uuid), pgdispatch.vanished(),

@@ -28,4 +28,7 @@ var migrations = []mutant{
 	{"marks have an identity", "with a publication for all tables, no mark is ever deleted",
 		[]edit{{"sql/tables/016_other_peoples_postgres.sql", "alter table pgdispatch.marks replica identity full;", ""}},
 		"./sql", "TestPublicationForAllTables_StopsNothing"},
+	{"sequences are set past their tables", "in a logical copy, every insert fails",
+		[]edit{{"migrate.advanceSequences", "highest[name] = value", "_ = value"}},
+		"./sql", "TestMigrateUp_SetsEachSequencePastItsTable"},
 }

@@ -128,6 +128,17 @@ func checkObjects(defects []operate.SchemaDefect) Finding {
 	return Finding{check, severity, shortList(list), strings.Join(harm, " "), strings.Join(remedies, " ")}
 }
 
+func checkSequences(behind []operate.Behind) Finding {
+	var list []string
+	for _, s := range behind {
+		list = append(list, s.Name)
+	}
+	return judged(len(behind) > 0, Finding{"sequences", Problem, "sequences are behind their tables: " + shortList(list),
+		"A logical copy has no values of sequences. Inserts fail with 23505, or a lost lease may be taken for a valid one.",
+		"Run `pgdispatch migrate up` before anything uses the database, which sets them past their tables."},
+		"all sequences are past their tables")
+}
+
 // judgeObject says what a defect does, and how to repair it if `migrate up` does not.
 func judgeObject(o operate.SchemaDefect) (harm string, byHand []string) {
 	const (

@@ -119,6 +119,7 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 	findings = append(findings,
 		checkRole(ctx, store),
 		checkList(ctx, "schema objects", store.BadObjects, checkObjects),
+		checkList(ctx, "sequences", store.SequencesBehind, checkSequences),
 		checkList(ctx, "replicas", store.KnownReplicas, checkReplicas),
 		checkList(ctx, "outage", store.Replicas, checkOutage),
 		checkList(ctx, "starts", depthOf(store), checkStarts),
