@@ -167,3 +167,16 @@ func TestSequences_AreNotMovedWhereTheyAreAhead(t *testing.T) {
 	require.NoError(t, migrate.Up(t.Context(), connect(t, f.pool.Config().ConnString(), nil), nil))
 	require.Equal(t, ahead, one[int64](f, "select last_value from pgdispatch.lease_tokens"))
 }
+
+// To cut off the end of a table, vacuum locks it exclusively, and a standby that replays the lock cancels queries.
+func TestVacuum_CutsNoTableThatIsEmptiedAllDay(t *testing.T) {
+	f := open(t)
+	const hot = `c.relnamespace = 'pgdispatch'::regnamespace
+		and exists (select from unnest(c.reloptions) o where o like 'autovacuum%')`
+	require.Len(t, all[string](f, "select c.relname::text from pg_class c where "+hot), 6)
+	require.Empty(t, all[string](f, "select c.relname::text from pg_class c where "+hot+
+		" and not 'vacuum_truncate=off' = any (c.reloptions)"))
+	require.Equal(t, []string{"signals", "workflow_execution_queue", "workflow_executions"}, all[string](f,
+		`select c.relname::text from pg_class c join pg_class o on o.oid = c.reltoastrelid
+		where c.relnamespace = 'pgdispatch'::regnamespace and 'vacuum_truncate=off' = any (o.reloptions) order by 1`))
+}

@@ -26,7 +26,23 @@ alter table pgdispatch.marks replica identity full;
 alter table pgdispatch.workspace_roles replica identity full;
 alter table pgdispatch.claim_lock replica identity full;
 
+-- Vacuum must not cut the empty end off tables that are emptied and filled all day: it takes an exclusive lock for that,
+-- which a standby replays by cancelling its queries.
+alter table pgdispatch.workflow_execution_queue set (vacuum_truncate = off, toast.vacuum_truncate = off);
+alter table pgdispatch.workflow_executions set (vacuum_truncate = off, toast.vacuum_truncate = off);
+alter table pgdispatch.enqueue_keys set (vacuum_truncate = off);
+alter table pgdispatch.marks set (vacuum_truncate = off);
+alter table pgdispatch.signals set (vacuum_truncate = off, toast.vacuum_truncate = off);
+alter table pgdispatch.workspace_activity set (vacuum_truncate = off);
+
 ---- create above / drop below ----
+
+alter table pgdispatch.workflow_execution_queue reset (vacuum_truncate, toast.vacuum_truncate);
+alter table pgdispatch.workflow_executions reset (vacuum_truncate, toast.vacuum_truncate);
+alter table pgdispatch.enqueue_keys reset (vacuum_truncate);
+alter table pgdispatch.marks reset (vacuum_truncate);
+alter table pgdispatch.signals reset (vacuum_truncate, toast.vacuum_truncate);
+alter table pgdispatch.workspace_activity reset (vacuum_truncate);
 
 alter table pgdispatch.marks replica identity default;
 alter table pgdispatch.workspace_roles replica identity default;
