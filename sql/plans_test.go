@@ -162,7 +162,7 @@ func readsRead(c fixture, quiet tenant) {
 func listsRead(c fixture) {
 	c.exec("delete from pgdispatch.activity")
 	const waiting, ofLevels, running = 2*10_000 + 5000, 3 * 1003, 1100 // up to the limit; a few for each level
-	note := func() { c.exec(sql.Text("housekeep")) }
+	note := func() { c.exec("select pgdispatch.keep_house(null)") }
 	c.bounded("workflow_execution_queue", waiting+ofLevels+running, "housekeep", note)
 	// The test may be in the current minute by now.
 	c.exec(
