@@ -82,16 +82,23 @@ func restores(f sql.Function, o sql.Object) bool {
 	return false
 }
 
-// repairIndexes makes missing and invalid indexes anew.
-func repairIndexes(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
+// repairObjects makes missing and invalid indexes anew, and restores defaults and NOT NULL of columns.
+func repairObjects(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
 	broken, err := defects(ctx, conn)
 	if err != nil {
 		return err
 	}
 	for _, o := range broken {
 		for _, statement := range o.Repair() {
-			if _, err := conn.Exec(ctx, statement); err != nil {
-				return fmt.Errorf("repair index %s: %w", o.Name, err)
+			run := func(statement string) error {
+				_, err := conn.Exec(ctx, statement)
+				return err
+			}
+			if o.Kind == "column" {
+				run = func(statement string) error { return applyTrigger(ctx, conn, statement) } // locks the table
+			}
+			if err := run(statement); err != nil {
+				return fmt.Errorf("repair %s %s: %w", o.Kind, o.Name, err)
 			}
 		}
 		if o.Repair() != nil {
@@ -136,7 +143,7 @@ func repeat(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
 	if err := advanceSequences(ctx, conn, report); err != nil {
 		return err
 	}
-	return repairIndexes(ctx, conn, report)
+	return repairObjects(ctx, conn, report)
 }
 
 // advanceSequences sets each sequence past its table: a logical copy of a database has no values of sequences.

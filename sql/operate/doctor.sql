@@ -85,7 +85,8 @@ with relation as (
     from relation r cross join unnest(r.options) o where r.relkind = 'r'
     union all
     select 'column', r.relname || '.' || a.attname,
-           concat_ws(' ', format_type(a.atttypid, a.atttypmod), case when a.attnotnull then 'not null' end, pg_get_expr(d.adbin, d.adrelid)), ''
+           concat_ws(' ', format_type(a.atttypid, a.atttypmod), case when a.attnotnull then 'not null' end,
+                     case a.attgenerated when 's' then 'generated' end, pg_get_expr(d.adbin, d.adrelid)), ''
     from relation r
     join pg_attribute a on a.attrelid = r.oid and a.attnum > 0 and not a.attisdropped
     left join pg_attrdef d on d.adrelid = r.oid and d.adnum = a.attnum

@@ -31,4 +31,7 @@ var migrations = []mutant{
 	{"sequences are set past their tables", "in a logical copy, every insert fails",
 		[]edit{{"migrate.advanceSequences", "highest[name] = value", "_ = value"}},
 		"./sql", "TestMigrateUp_SetsEachSequencePastItsTable"},
+	{"defaults of columns are restored", "after a mapper has dropped a default, nobody can enqueue",
+		[]edit{{"sql.Object.Repair", `o.Kind == "column" && o.Problem == "altered"`, "false"}},
+		"./sql", "TestExecutionID_WithoutItsDefaultIsRefusedAndRestored"},
 }

@@ -120,7 +120,8 @@ func checkObjects(defects []operate.SchemaDefect) Finding {
 	}
 	var remedies []string
 	if restored {
-		remedies = append(remedies, "Run `pgdispatch migrate up`, which makes missing indexes, triggers and functions anew.")
+		remedies = append(remedies, "Run `pgdispatch migrate up`, which makes missing indexes, triggers and functions anew, "+
+			"and restores defaults.")
 	}
 	if len(commands) > 0 {
 		remedies = append(remedies, "Repair by hand: "+shortList(commands)+".")
@@ -159,6 +160,10 @@ func judgeObject(o operate.SchemaDefect) (harm string, byHand []string) {
 				strings.Replace(o.Definition, "INDEX ", "INDEX CONCURRENTLY ", 1)}
 		}
 		return "Claims and lists may be slow, or a key may be used twice.", byHand
+	case "column":
+		if o.Repair() != nil {
+			return broken, nil
+		}
 	case "constraint":
 		return broken, []string{alter + " add constraint " + name + " " + o.Definition}
 	case "setting":

@@ -137,8 +137,8 @@ func TestDoctorSaysHowToRepairEachObjectOfTheSchema(t *testing.T) {
 		{Kind: "function", Name: "claim()", Problem: "altered"}, {Kind: "index", Name: "i", Problem: "invalid"}} {
 		found := checkObjects([]operate.SchemaDefect{o})
 		require.Equal(t, Problem, found.Severity)
-		require.Equal(t, "Run `pgdispatch migrate up`, which makes missing indexes, triggers and functions anew.",
-			found.Remedy)
+		require.Equal(t, "Run `pgdispatch migrate up`, which makes missing indexes, triggers and functions anew, and "+
+			"restores defaults.", found.Remedy)
 	}
 	for want, o := range map[string]operate.SchemaDefect{
 		"alter table pgdispatch.limits add constraint c CHECK (true)": {Kind: "constraint", Name: "limits.c",
