@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgdispatch/pgdispatch/sql"
+	"github.com/pgdispatch/pgdispatch/sql/migrate"
 )
 
 // badRow is a row as a client's text, column by column, and its error. The error's message begins with the text here.
@@ -156,6 +159,76 @@ func TestEnqueueKeepsWhatIsOddButLegal(t *testing.T) {
 	require.Contains(t, params, `{"a": 1`+strings.Repeat("0", 400)+`}`, "every digit is kept")
 	require.Contains(t, params, `{"a": 2}`, "the last of two equal keys wins")
 	require.Contains(t, params, `{"a": "`+strings.Repeat("x", 1966080-9)+`"}`)
+}
+
+func TestExecutionID_WithoutItsDefaultIsRefusedAndRestored(t *testing.T) {
+	f, w := openFor(t, "FREE")
+	f.exec(`alter table pgdispatch.workflow_execution_queue alter column execution_id drop not null,
+		alter column execution_id drop default`)
+	insert := fmt.Sprintf(`insert into pgdispatch.workflow_execution_queue (workspace_id, workflow_definition_id)
+		values ('%s', '%s')`, w.workspace, w.definition)
+	refusal := f.refusedAs("PGD07", "", insert)
+	require.Equal(t, "execution_id is null, because its default was dropped", refusal.Message)
+	require.Contains(t, refusal.Hint, "pgdispatch migrate up")
+
+	in, tx := f.begin() // past the trigger that refuses it
+	in.exec("set local session_replication_role = replica")
+	id := one[int64](in, insert+" returning id")
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, []string{""}, all[string](f, "select i.execution_id from ("+sql.Text("item_read")+") i", []int64{id},
+		[]string{}, true, nil))
+
+	require.NoError(t, migrate.Up(t.Context(), connect(t, f.pool.Config().ConnString(), nil), nil))
+	require.Len(t, one[string](f, "select execution_id::text from pgdispatch.workflow_execution_queue"), 36)
+	f.exec(insert)
+	require.Len(t, f.claim(1).Items, 1)
+}
+
+// A row that is written past the triggers can stop nobody: no claim, sweep or list meets a time that it cannot read.
+func TestTimes_ThatNobodyCanReadAreRefusedPastTheTriggers(t *testing.T) {
+	f, w := openFor(t, "PRO")
+	running := f.item(w)
+	f.dispatched(f.claim(1))
+	waiting := f.item(w)
+	for _, at := range []string{"infinity", "-infinity", "0044-03-15 12:00Z BC", "9999-01-01 00:00Z"} {
+		for column, id := range map[string]int64{"run_at": waiting, "created_at": waiting, "start_before": waiting,
+			"claimed_at": running, "dispatched_at": running} {
+			in, tx := f.begin()
+			in.exec("set local session_replication_role = replica")
+			in.refused("update pgdispatch.workflow_execution_queue set "+column+" = $1::text::timestamptz where id = $2", at, id)
+			require.NoError(t, tx.Rollback(t.Context()))
+		}
+		for _, column := range []string{"created_at", "first_sent_at", "started_at", "asked_at"} {
+			in, tx := f.begin()
+			in.exec("set local session_replication_role = replica")
+			in.refusedAs("23514", "", "update pgdispatch.workflow_executions set "+column+" = $1::text::timestamptz", at)
+			require.NoError(t, tx.Rollback(t.Context()))
+		}
+	}
+}
+
+// Which times have no range, and why no claim, sweep or list reads them as times.
+func TestTimes_HaveARangeInEachTable(t *testing.T) {
+	f := open(t)
+	free := map[string]string{
+		"activity.minute": "a key that is compared", "limit_activity.minute": "a key that is compared",
+		"limit_activity.full_since": "set by pgdispatch from its clock", "workspace_activity.at": "a key that is compared",
+		"applied_functions.applied_at": "read by nobody",
+		"close_lists.swept_to":         "Temporal's time", "close_lists.wide_at": "-infinity means never",
+		"close_sweep.looked_at": "-infinity means never", "mark_trim.next_at": "-infinity means never",
+		"retention_walk.next_pass_at": "-infinity means never", "signal_turn.looked_at": "-infinity means never",
+		"stall_look.looked_at": "-infinity means never", "signals.next_try_at": "infinity means that it waits",
+	}
+	for _, column := range all[string](f, `select c.relname || '.' || a.attname from pg_class c
+		join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+		                   and a.atttypid = 'timestamptz'::regtype
+		where c.relnamespace = 'pgdispatch'::regnamespace and c.relkind = 'r'
+		  and not exists (select from pg_constraint k where k.conrelid = c.oid and k.conname = 'times_hold' and k.convalidated
+		                    and a.attnum = any (k.conkey))`) {
+		require.Contains(t, free, column)
+		delete(free, column)
+	}
+	require.Empty(t, free)
 }
 
 // Until roles exist, every role that may insert may also force an ID. That affects only the order of equal items.

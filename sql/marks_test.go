@@ -17,7 +17,10 @@ func (f fixture) endings() []int64 {
 		from pgdispatch.activity`)
 }
 
-func (f fixture) sweep() { f.exec(sql.Text("sweep"), 100, "replica-1") }
+func (f fixture) sweep() {
+	f.exec(sql.Text("sweep"), 100, "replica-1")
+	f.exec(sql.Text("housekeep"))
+}
 
 // trimNow makes the next sweep trim, as if half a minute had passed.
 func (f fixture) trimNow() {

@@ -38,7 +38,7 @@ func crowded(t *testing.T) (f fixture, quiet tenant) {
 	})
 	require.Empty(t, f.claim(1000).Items, "every other workspace is full")
 	require.Empty(t, f.claim(1000).Items, "the second thousand too")
-	f.exec(sql.Text("sweep"), 10, "replica-1")
+	f.exec(sql.Text("housekeep"))
 	require.Equal(t, 1002, one[int](f, "select leased_from from pgdispatch.mark_trim"), "no item is leased")
 	quiet = f.tenant("PRO")
 	f.insert(quiet, 5000, "priority, run_at", "9, now() + interval '1 day'")
@@ -162,8 +162,8 @@ func readsRead(c fixture, quiet tenant) {
 func listsRead(c fixture) {
 	c.exec("delete from pgdispatch.activity")
 	const waiting, ofLevels, running = 2*10_000 + 5000, 3 * 1003, 1100 // up to the limit; a few for each level
-	note := func() { c.exec("select pgdispatch.note_minute()") }
-	c.bounded("workflow_execution_queue", waiting+ofLevels+running, "note_minute", note)
+	note := func() { c.exec("select pgdispatch.keep_house(null)") }
+	c.bounded("workflow_execution_queue", waiting+ofLevels+running, "housekeep", note)
 	// The test may be in the current minute by now.
 	c.exec(
 		"insert into pgdispatch.activity (minute, waiting) select minute + interval '1 minute', 0 from pgdispatch.activity")

@@ -153,6 +153,46 @@ func TestAReplacementWaitsForTheClaimThatIsUnderWay(t *testing.T) {
 	require.Equal(t, []int{1, 2}, []int{f.order(first.ID), f.order(second.ID)})
 }
 
+// A call gives the key to a new item, because the key's item is claimed. While it is open, the claim ends unsent: the
+// old item waits again. If the next call changed that one, the values of the earlier call would run last.
+func TestReplace_WaitsForTheCallThatHasJustTakenTheKey(t *testing.T) {
+	for _, arguments := range []string{"on_conflict => 'replace'", "on_conflict => 'replace', run_at => now()",
+		"on_conflict => 'debounce', quiet => '1 ms'"} {
+		t.Run(arguments, func(t *testing.T) {
+			t.Parallel()
+			f, w := crowd(t)
+			old := f.enqueue(w, 1, "key => 'a'")
+			claimed := f.claim(1)
+			earlier, tx := f.begin()
+			taken := earlier.enqueue(w, 2, "key => 'a', "+arguments)
+			require.Equal(t, "inserted", taken.Action)
+			f.release(claimed, false)
+
+			var later enqueued
+			var err error
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				later, err = f.tryEnqueue(w, `{"order": 3}`, "key => 'a', "+arguments)
+			}()
+			require.Eventually(t, func() bool {
+				select {
+				case <-done:
+					return true
+				default:
+					return one[bool](f, `select exists (select from pg_stat_activity where datname = current_database()
+						and wait_event_type = 'Lock')`)
+				}
+			}, 10*time.Second, time.Millisecond)
+			require.NoError(t, tx.Commit(t.Context()))
+			<-done
+			require.NoError(t, err)
+			require.Equal(t, taken.ID, later.ID, "the later call changes the item of the earlier one")
+			require.Equal(t, []int{1, 3}, []int{f.order(old.ID), f.order(taken.ID)})
+		})
+	}
+}
+
 func TestAnItemThatChangesWhileAClaimChoosesItIsClaimedByTheNext(t *testing.T) {
 	t.Parallel()
 	f, w := crowd(t)

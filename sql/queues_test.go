@@ -124,7 +124,8 @@ func TestWhatRepeatsReadsNothingOfAnOpenTransaction(t *testing.T) {
 	in.items(big, 20_000)
 	f.item(small)
 	for what, repeats := range map[string]func(){
-		"a sweep that records the minute":      func() { c.exec(sql.Text("sweep"), 100, "replica-1") },
+		"a sweep":                              func() { c.exec(sql.Text("sweep"), 100, "replica-1") },
+		"a sweep that records the minute":      func() { c.exec(sql.Text("housekeep")) },
 		"the use of the limits":                func() { c.exec("select * from pgdispatch.limits_used(1000, 10)") },
 		"executions that have to be adopted":   func() { c.exec(sql.Text("adopt"), "replica-2", 10, []string{}) },
 		"times that are ahead of a clock":      func() { c.exec("select pgdispatch.bring_back(1000)") },

@@ -61,7 +61,7 @@ func (e *estate) sweep(times *[]time.Time, atMost int) (swept int) {
 
 func (e *estate) Sweep(_ context.Context, atMost int) (swept Swept, err error) {
 	err = e.do("sweep", func() {
-		swept = Swept{Now: time.Now(), OldestOpen: 100}
+		swept = Swept{Now: time.Now(), OldestOpen: 100, Housework: true}
 		swept.Requeued, swept.Late = e.sweep(&e.leases, atMost), e.sweep(&e.starts, atMost)
 		for _, at := range slices.Concat(e.leases, e.starts) {
 			if next := time.Until(at); swept.NextExpiryIn == nil || next < *swept.NextExpiryIn {
@@ -82,6 +82,10 @@ func (e *estate) Sweep(_ context.Context, atMost int) (swept Swept, err error) {
 	defer e.mu.Unlock()
 	e.untold += swept.Requeued
 	return swept, nil
+}
+
+func (e *estate) Housekeep(context.Context) (map[string]string, error) {
+	return nil, e.do("keep house", func() {})
 }
 
 func (e *estate) BringBack(_ context.Context, atMost int) (brought Brought, err error) {
@@ -181,7 +185,7 @@ func (e *estate) after(d time.Duration, look func()) {
 
 // said are the lines that say that a call has failed.
 var said = map[string]string{"sweep": "Cannot sweep", "bring back": "Cannot bring back stored times",
-	"delete": "Cannot delete finished items"}
+	"delete": "Cannot delete finished items", "keep house": "Part of the upkeep fails part=housekeeping"}
 
 // inTrouble runs a component over an estate, one of whose calls may meet a trouble. The trouble is logged at most once.
 func inTrouble(t *testing.T, component func(e *estate) func(context.Context) error,

@@ -28,6 +28,10 @@ const (
 type Swept struct {
 	Requeued int // items whose lease expired and that are PENDING again
 	Late     int // items that were cancelled because they were not claimed before their start_before
+	// Failing are the parts of the sweep that failed, with their errors. What the others did is committed.
+	Failing map[string]string
+	// Housework reports whether Housekeep has something to do.
+	Housework bool
 	// NextExpiryIn is the time until the next expiry of an item's lease, of a replica's presence or of an item's
 	// start_before. Nil if there is none.
 	NextExpiryIn *time.Duration
@@ -61,6 +65,12 @@ type Swept struct {
 // components. Sweeps are safe to run concurrently with each other and with claims.
 func (s *Postgres) Sweep(ctx context.Context, atMost int) (Swept, error) {
 	return postgres.Row[Swept](ctx, s.DB, "sweep", sql.Text("sweep"), atMost, s.Owner)
+}
+
+// Housekeep counts and trims marks, and records and deletes statistics. It returns the parts that failed, with their
+// errors. Concurrent calls are safe.
+func (s *Postgres) Housekeep(ctx context.Context) (failing map[string]string, err error) {
+	return postgres.Value[map[string]string](ctx, s.DB, "keep house", sql.Text("housekeep"))
 }
 
 // Brought is the result of bringing back stored times.

@@ -6,8 +6,10 @@ package sweeper
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
@@ -17,6 +19,7 @@ import (
 // Store is the part of the store that the sweeper needs.
 type Store interface {
 	Sweep(ctx context.Context, atMost int) (Swept, error)
+	Housekeep(ctx context.Context) (map[string]string, error)
 	BringBack(ctx context.Context, atMost int) (Brought, error)
 	QueueHolder(ctx context.Context) (*notify.Holder, error)
 }
@@ -54,7 +57,10 @@ type Sweeper struct {
 	// Saw is called after each sweep with its result, so that other components need not query. It must not block. If
 	// nil, nothing is reported.
 	Saw func(Swept, error)
-	Log *slog.Logger
+	// Failing is called after the last sweep in a row, with the parts of the upkeep that failed and their errors. It must
+	// not block. If nil, nothing is reported.
+	Failing func(map[string]string)
+	Log     *slog.Logger
 
 	clock postgres.Clock
 	// bringAt says when to bring back stored times: once all transactions with a lower ID have ended. Zero means at the
@@ -63,6 +69,24 @@ type Sweeper struct {
 	epoch   string    // of the last sweep
 	fullAt  time.Time // since when the notification queue has been filling; zero if it is not
 	saidAt  time.Time // when that was last logged
+	failing map[string]string
+}
+
+// The parts of the upkeep. One that fails holds up no other.
+const (
+	PartSweep        = "sweep"        // the sweep as a whole
+	PartLeases       = "leases"       // expired leases are requeued
+	PartStartBefore  = "start_before" // late items are cancelled
+	PartWatches      = "watches"      // unwatched executions are taken over
+	PartClock        = "clock"        // stored times are brought back
+	PartHousekeeping = "housekeeping" // the housekeeping as a whole
+)
+
+// Parts returns the names of all parts, in two lists: what recovers items and executions, and the housekeeping that
+// nobody waits for.
+func Parts() (recovery, housekeeping []string) {
+	return []string{PartSweep, PartLeases, PartStartBefore, PartWatches, PartClock},
+		[]string{PartHousekeeping, "marks", "depth", "limits", "activity", "start_tries", "missing_executions"}
 }
 
 // Run sweeps until ctx is cancelled and returns nil then. A database error is logged and the sweep is retried.
@@ -82,13 +106,17 @@ func (s *Sweeper) Run(ctx context.Context) error {
 
 // sweep sweeps until nothing is left to requeue or cancel, and returns the time until the next sweep.
 func (s *Sweeper) sweep(ctx context.Context) time.Duration {
-	requeued, late, pause := 0, 0, s.Interval
+	requeued, late, pause, housework := 0, 0, s.Interval, false
+	failing := map[string]string{}
 	for more := true; more; {
 		sent := time.Now()
 		swept, err := s.Store.Sweep(ctx, batch)
 		if err != nil && ctx.Err() == nil {
 			s.Log.ErrorContext(ctx, "Cannot sweep", "error", err)
+			failing[PartSweep] = postgres.Redact(err).Error()
 		}
+		maps.Copy(failing, swept.Failing)
+		housework = housework || swept.Housework
 		if s.Saw != nil {
 			s.Saw(swept, err)
 		}
@@ -100,7 +128,7 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 		if err == nil && swept.Epoch != s.epoch { // a failover may have forgotten what was brought back
 			s.epoch, s.bringAt = swept.Epoch, 0
 		}
-		brought := err == nil && s.bringBack(ctx, swept.OldestOpen)
+		brought := err == nil && s.bringBack(ctx, swept.OldestOpen, failing)
 		if swept.NextExpiryIn != nil {
 			pause = min(*swept.NextExpiryIn+rand.N(maxJitter), s.Interval)
 		}
@@ -116,7 +144,42 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 	if s.Found != nil && requeued > 0 {
 		s.Found()
 	}
+	if housework {
+		s.keepHouse(ctx, failing)
+	}
+	s.report(ctx, failing)
 	return pause
+}
+
+// keepHouse does what nobody waits for, after all that somebody waits for, and adds what failed to failing.
+func (s *Sweeper) keepHouse(ctx context.Context, failing map[string]string) {
+	failed, err := s.Store.Housekeep(ctx)
+	if err != nil {
+		failing[PartHousekeeping] = postgres.Redact(err).Error()
+	}
+	maps.Copy(failing, failed)
+}
+
+// report logs the parts that have begun to fail, or work again, and reports those that fail.
+func (s *Sweeper) report(ctx context.Context, failing map[string]string) {
+	if ctx.Err() != nil {
+		return
+	}
+	logged := func(part string) bool { return part == PartSweep || part == PartClock }
+	for _, part := range slices.Sorted(maps.Keys(failing)) {
+		if _, known := s.failing[part]; !known && !logged(part) {
+			s.Log.ErrorContext(ctx, "Part of the upkeep fails", "part", part, "error", failing[part])
+		}
+	}
+	for _, part := range slices.Sorted(maps.Keys(s.failing)) {
+		if _, still := failing[part]; !still && !logged(part) {
+			s.Log.InfoContext(ctx, "Part of the upkeep works again", "part", part)
+		}
+	}
+	s.failing = failing
+	if s.Failing != nil {
+		s.Failing(failing)
+	}
 }
 
 // watchClock takes the database's time from a sweep that was sent at sent.
@@ -130,7 +193,7 @@ func (s *Sweeper) watchClock(ctx context.Context, database, sent time.Time) {
 
 // bringBack brings back stored times if that is due, and reports whether there were any. It does so twice, and until
 // there are none: transactions that are open may yet store times from before the clock was set back, or lock rows.
-func (s *Sweeper) bringBack(ctx context.Context, oldestOpen int64) bool {
+func (s *Sweeper) bringBack(ctx context.Context, oldestOpen int64, failing map[string]string) bool {
 	if oldestOpen < s.bringAt {
 		return false
 	}
@@ -141,6 +204,7 @@ func (s *Sweeper) bringBack(ctx context.Context, oldestOpen int64) bool {
 		if brought, err = s.Store.BringBack(ctx, bringBatch); err != nil {
 			if ctx.Err() == nil {
 				s.Log.ErrorContext(ctx, "Cannot bring back stored times", "error", err)
+				failing[PartClock] = postgres.Redact(err).Error()
 			}
 			return false
 		}

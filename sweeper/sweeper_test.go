@@ -28,6 +28,7 @@ type broom struct {
 	onSweep     func(atMost int) (Swept, error)
 	onBringBack func() (Brought, error)
 	holder      *notify.Holder
+	onHousekeep func() (map[string]string, error)
 
 	mu   sync.Mutex
 	book record
@@ -83,6 +84,13 @@ func (f fakeStore) Sweep(ctx context.Context, atMost int) (Swept, error) {
 		return f.onSweep(atMost)
 	}
 	return Swept{}, nil
+}
+
+func (f fakeStore) Housekeep(context.Context) (map[string]string, error) {
+	if f.onHousekeep != nil {
+		return f.onHousekeep()
+	}
+	return nil, nil
 }
 
 func (f fakeStore) BringBack(context.Context, int) (Brought, error) {
@@ -253,5 +261,39 @@ func TestOthersHearWhatASweepSaw(t *testing.T) {
 		b.runFor(15 * time.Second)
 		require.Equal(t, []Swept{{Open: 3, Unwatched: true, Requeued: 1}}, saw)
 		require.Equal(t, []error{failed}, errs)
+	})
+}
+
+func TestSweeper_LogsEachFailingPartOnceAndReportsAllOfThem(t *testing.T) {
+	bubble(t, func(t *testing.T, b *broom) {
+		reported := []string{}
+		b.Failing = func(failing map[string]string) { reported = append(reported, fmt.Sprint(failing)) }
+		b.onSweep = func(int) (Swept, error) {
+			switch at := b.now(); {
+			case at < 25*time.Second:
+				return Swept{Housework: true, Failing: map[string]string{PartLeases: "no"}}, nil
+			case at < 35*time.Second:
+				return Swept{}, errors.New("away")
+			case at < 45*time.Second:
+				return Swept{Housework: true}, nil
+			}
+			return Swept{}, nil
+		}
+		b.onHousekeep = func() (map[string]string, error) {
+			if b.now() > 25*time.Second {
+				return nil, errors.New("slow")
+			}
+			return map[string]string{"marks": "never"}, nil
+		}
+		b.runFor(55 * time.Second)
+		require.Equal(t, []string{"map[leases:no marks:never]", "map[leases:no marks:never]", "map[leases:no marks:never]",
+			"map[sweep:away]", "map[housekeeping:slow]", "map[]"}, reported)
+		require.Equal(t, []string{
+			"ERROR Part of the upkeep fails part=leases error=no",
+			"ERROR Part of the upkeep fails part=marks error=never",
+			"ERROR Cannot sweep error=away",
+			"INFO Part of the upkeep works again part=leases", "INFO Part of the upkeep works again part=marks",
+			"ERROR Part of the upkeep fails part=housekeeping error=slow",
+			"INFO Part of the upkeep works again part=housekeeping"}, b.log.Lines())
 	})
 }

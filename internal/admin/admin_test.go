@@ -71,10 +71,12 @@ func TestReadyzSaysWhyNotAndLivezIsAboutTheProcessOnly(t *testing.T) {
 	fails := func(problem string) func(context.Context) error {
 		return func(context.Context) error { return errors.New(problem) }
 	}
-	health.Working(Check{"database", fails("connection refused")},
-		Check{"listener", func(context.Context) error { return nil }},
-		Check{"temporal", fails("it does not accept workflows")})
+	health.Working(Check{Name: "database", Do: fails("connection refused")},
+		Check{Name: "listener", Do: func(context.Context) error { return nil }},
+		Check{Name: "temporal", Do: fails("it does not accept workflows")})
 	answers(503, "not ready\ndatabase: connection refused\ntemporal: it does not accept workflows\n")
+	health.Working(Check{Name: "upkeep", Degrades: true, Do: fails("marks: permission denied")})
+	answers(200, "ready\ndegraded: upkeep: marks: permission denied\n")
 	health.Working()
 	answers(200, "ready\n")
 	health.Waiting("stopping")
@@ -86,7 +88,7 @@ func TestChecksAreDoneOnceASecondAndGivenUpInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done, hangs := 0, false
 		health := NewHealth("")
-		health.Working(Check{"database", func(ctx context.Context) error {
+		health.Working(Check{Name: "database", Do: func(ctx context.Context) error {
 			done++
 			if hangs {
 				<-ctx.Done()

@@ -20,6 +20,8 @@ const (
 type Check struct {
 	Name string
 	Do   func(ctx context.Context) error
+	// Degrades means that the replica is ready without it.
+	Degrades bool
 }
 
 // Health reports whether a replica is ready, and why not. It starts as not ready.
@@ -28,6 +30,7 @@ type Health struct {
 	checks   []Check
 	why      string // if empty, the checks decide
 	problems []string
+	degraded []string
 	at       time.Time
 }
 
@@ -62,9 +65,13 @@ func (h *Health) Problems(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), checkTimeout,
 		fmt.Errorf("check timed out after %s", checkTimeout))
 	defer cancel()
-	h.problems = nil
+	h.problems, h.degraded = nil, nil
 	for _, check := range h.checks {
-		if err := check.Do(ctx); err != nil {
+		switch err := check.Do(ctx); {
+		case err == nil:
+		case check.Degrades:
+			h.degraded = append(h.degraded, check.Name+": "+err.Error())
+		default:
 			h.problems = append(h.problems, check.Name+": "+err.Error())
 		}
 	}
@@ -79,6 +86,11 @@ func (h *Health) serve(w http.ResponseWriter, r *http.Request) {
 	problems := h.Problems(r.Context())
 	if len(problems) == 0 {
 		fmt.Fprintln(w, "ready")
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, line := range h.degraded {
+			fmt.Fprintln(w, "degraded: "+line)
+		}
 		return
 	}
 	http.Error(w, "not ready\n"+strings.Join(problems, "\n"), http.StatusServiceUnavailable)

@@ -101,6 +101,17 @@ func (s *Store) BadObjects(ctx context.Context) ([]SchemaDefect, error) {
 	return sql.Defects(found), nil
 }
 
+// Behind is a sequence that is behind what its table has.
+type Behind struct {
+	Name    string
+	Highest int64
+}
+
+// SequencesBehind returns the sequences that are behind what their tables have.
+func (s *Store) SequencesBehind(ctx context.Context) ([]Behind, error) {
+	return postgres.Read[Behind](ctx, s.DB, "read sequences", sql.Text("doctor_sequences"))
+}
+
 // Pin is something that keeps vacuum from removing dead rows.
 type Pin struct {
 	Kind, Name, Detail string

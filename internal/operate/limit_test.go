@@ -80,6 +80,7 @@ func TestALimitSaysSinceWhenItIsFullAndHowItWasUsed(t *testing.T) {
 	look := func() []operate.KeyLimit {
 		t.Helper()
 		must.Get(b.Sweep(t.Context(), 10)).In(t)
+		must.Get(b.Housekeep(t.Context())).In(t)
 		limits, _, err := b.Limits(t.Context(), operate.KeyLimitFilter{}, 10)
 		require.NoError(t, err)
 		return limits

@@ -240,6 +240,8 @@ type ReplicaState struct {
 	// NoActivities is the version of the Temporal server if it starts no standalone activities and one waits. Otherwise it
 	// is empty. PausedNamespaces counts them as a namespace.
 	NoActivities string `json:"no_activities,omitempty"`
+	// Failing names the parts of its upkeep that fail: see sweeper.Parts.
+	Failing []string `json:"failing,omitempty"`
 	// Listening reports whether LISTEN is active. Nil means that LISTEN is disabled.
 	Listening *bool `json:"listening,omitempty"`
 	// OnDuty reports whether it is the replica that notifications are for.

@@ -59,6 +59,7 @@ func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
 	for range 2 { // a claim deletes a hint that it has read
 		must.Get(b.Claim(t.Context(), 0)).In(t)
 		must.Get(b.Sweep(t.Context(), 10)).In(t)
+		must.Get(b.Housekeep(t.Context())).In(t)
 	}
 	var slow, fast operate.Waits
 	slow.Add(time.Minute)
@@ -87,6 +88,7 @@ func TestTheOverviewCountsStartsAndEndsByTheMinute(t *testing.T) {
 	require.Empty(t, o.Minutes)
 	b.Execute("update pgdispatch.activity set minute = minute - interval '1 day'")
 	must.Get(b.Sweep(t.Context(), 10)).In(t)
+	must.Get(b.Housekeep(t.Context())).In(t)
 	require.Equal(t, 1, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.activity"),
 		"rows older than a day are deleted")
 }
@@ -100,6 +102,7 @@ func TestTheFirstSweepOfAMinuteNotesWhatWaitsIsClaimedAndRuns(t *testing.T) {
 	waits.Add(time.Second)
 	noteStarts(b, waits)
 	must.Get(b.Sweep(t.Context(), 10)).In(t)
+	must.Get(b.Housekeep(t.Context())).In(t)
 	o := must.Get(b.Overview(t.Context())).In(t)
 	seen := slices.IndexFunc(o.Minutes, func(m operate.Minute) bool { return m.Waiting != nil })
 	require.NotEqual(t, -1, seen)
@@ -111,10 +114,12 @@ func TestTheFirstSweepOfAMinuteNotesWhatWaitsIsClaimedAndRuns(t *testing.T) {
 
 	b.Execute("update pgdispatch.activity set waiting = 77")
 	must.Get(b.Sweep(t.Context(), 10)).In(t)
+	must.Get(b.Housekeep(t.Context())).In(t)
 	require.NotZero(t, sqltest.Scalar[int](b.Shop, "select count(*) from pgdispatch.activity where waiting = 77"),
 		"one sample per minute")
 	b.Execute("update pgdispatch.activity set waiting = null")
 	must.Get(b.Sweep(t.Context(), 10)).In(t)
+	must.Get(b.Housekeep(t.Context())).In(t)
 	require.Equal(t, 3, sqltest.Scalar[int](b.Shop,
 		"select waiting from pgdispatch.activity order by minute desc limit 1"), "starts before the sample do not change it")
 	require.Equal(t, 1, sqltest.Scalar[int](b.Shop, "select sum(started)::integer from pgdispatch.activity"))
@@ -182,6 +187,7 @@ func TestDepthOfALongQueueIsWhatTheStatisticsSayAndIsNotedSo(t *testing.T) {
 	depth := must.Get(b.QueueDepth(t.Context())).In(t)
 	require.InDelta(t, operate.DepthLimit+500, depth.Pending, 400)
 	must.Get(b.Sweep(t.Context(), 10)).In(t)
+	must.Get(b.Housekeep(t.Context())).In(t)
 	noted := sqltest.Scalar[int64](b.Shop, "select waiting from pgdispatch.activity")
 	require.Equal(t, depth.Pending, noted)
 	require.True(t, operate.IsEstimate(noted))
@@ -208,6 +214,7 @@ func TestAnEndCountsAtOnceAndOnlyOnce(t *testing.T) {
 		require.Equal(t, [][]int64{{1, 0, 0}, {1, 1, 0}, {2, 1, 0}}[n], ends())
 		if n == 1 { // one sweep counts two of them
 			must.Get(b.Sweep(t.Context(), 10)).In(t)
+			must.Get(b.Housekeep(t.Context())).In(t)
 			require.Equal(t, []int64{1, 1, 0}, ends())
 		}
 	}

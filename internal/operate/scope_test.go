@@ -34,7 +34,8 @@ func twoTenants(t *testing.T) (b *storetest.Bench, mine, other string) {
 		b.InsertWith(workspace, items, "run_at",
 			"now() - case workspace_id when $3::uuid then interval '1 minute' else interval '1 hour' end", mine)
 		b.Execute(`insert into pgdispatch.parked_items (item_id, error, attempts, try_at)
-			select id, 'parked in ' || workspace_id, attempt_count, 'infinity' from pgdispatch.workflow_execution_queue
+			select id, 'parked in ' || workspace_id, attempt_count, now() + interval '1 year'
+			from pgdispatch.workflow_execution_queue
 			where workspace_id = $1::uuid and status = 'PENDING'`, workspace)
 	}
 	b.Execute("insert into pgdispatch.stalls values ('TASK_QUEUE', '', 'orders', 4, 'no poller')")

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
@@ -63,7 +64,7 @@ func differ(a, b operate.ReplicaState) bool {
 	return a.BreakerOpen != b.BreakerOpen || a.BreakerCause != b.BreakerCause || a.CodecAway != b.CodecAway ||
 		a.PausedNamespaces != b.PausedNamespaces ||
 		a.NoActivities != b.NoActivities || a.StartsPerSecond != b.StartsPerSecond || a.OnDuty != b.OnDuty ||
-		postgres.OrZero(a.Listening) != postgres.OrZero(b.Listening)
+		!slices.Equal(a.Failing, b.Failing) || postgres.OrZero(a.Listening) != postgres.OrZero(b.Listening)
 }
 
 func (r *replica) state() operate.ReplicaState {
@@ -76,6 +77,7 @@ func (r *replica) state() operate.ReplicaState {
 		sum := sha256.Sum256([]byte(r.Codec.Endpoint))
 		state.Codec = hex.EncodeToString(sum[:4])
 	}
+	state.Failing = r.upkeep.names()
 	state.NoActivities = r.temporal.NoActivities()
 	if r.listener != nil {
 		connected := r.listener.Connected()

@@ -86,6 +86,7 @@ type replica struct {
 	callbacks *complete.Callbacks // nil if no callback URL is configured
 	codec     *temporal.Codec     // nil if no codec server is configured
 	admin     atomic.Pointer[admin.Server]
+	upkeep    upkeep
 	renew     atomic.Pointer[func()] // closes the pools' connections, so that others are opened
 
 	// Results of the last sweep.
@@ -207,7 +208,11 @@ func (r *replica) wire(client *temporal.Client) {
 	r.watcher = &complete.Watcher{
 		Store: r.store, Ends: r.ends, Waiter: client, Missing: missing, MaxWatches: r.MaxWatches, Grace: watchGrace,
 		Reached: r.reach.Reached,
-		Freed:   r.ended("watch"), Adopted: r.telemetry.Adopted, Log: component("watcher"),
+		Freed:   r.ended("watch"), Log: component("watcher"),
+		Adopted: func(executions int, err error) {
+			r.telemetry.Adopted(executions, err)
+			r.upkeep.adoptedWith(err)
+		},
 	}
 	r.reconcile = &complete.Reconciler{
 		Store: r.store, Ends: r.ends, Temporal: client, Missing: missing, Interval: closeInterval, Reached: r.reach.Reached,
@@ -232,7 +237,7 @@ func (r *replica) wire(client *temporal.Client) {
 	r.claims.SetBack = func() { poke(r.sweepWake) }
 	r.sweeper = &sweeper.Sweeper{
 		Store: sweeps, Interval: r.PollInterval, Lease: r.Lease, Wake: r.sweepWake,
-		Found: func() { r.wake.Ring("sweeper") }, Saw: r.saw, Log: component("sweeper"),
+		Found: func() { r.wake.Ring("sweeper") }, Saw: r.saw, Failing: r.upkeep.sweptWith, Log: component("sweeper"),
 	}
 	r.retention = &sweeper.Retention{Store: sweeps, Interval: retentionInterval, Wanted: r.deletes.Load,
 		Deleted: r.telemetry.Deleted, Log: component("retention")}

@@ -18,6 +18,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/internal/signin"
 	"github.com/pgdispatch/pgdispatch/internal/telemetry"
+	"github.com/pgdispatch/pgdispatch/sweeper"
 )
 
 // viewConnections is the size of the web view's own pool, so that viewers take no connections from the replica. A
@@ -148,8 +149,13 @@ func (r *replica) observe(health *admin.Health) error {
 	checks = append(checks, admin.Check{Name: "claims", Do: func(context.Context) error {
 		return r.dispatch.Failing()
 	}})
+	recovery, housekeeping := sweeper.Parts()
+	checks = append(checks,
+		admin.Check{Name: "upkeep", Do: func(context.Context) error { return r.upkeep.err(recovery) }},
+		admin.Check{Name: "upkeep", Degrades: true, Do: func(context.Context) error { return r.upkeep.err(housekeeping) }})
 	gauges := &telemetry.Gauges{Queue: &operate.Store{DB: r.database}, Workspaces: r.MetricsWorkspaces,
-		Limits: r.MetricsLimits, Workers: r.Workers, Watches: r.watcher.Waiting, Ready: health.Ready}
+		Limits: r.MetricsLimits, Workers: r.Workers, Watches: r.watcher.Waiting, Ready: health.Ready,
+		Failing: r.upkeep.failing}
 	if r.listener != nil {
 		gauges.Listening, gauges.OnDuty = r.listener.Connected, r.gate.OnDuty
 		checks = append(checks, admin.Check{Name: "listener", Do: func(context.Context) error {

@@ -71,6 +71,7 @@ type instruments struct {
 	// The replica itself.
 	itemsHeld, workers, watches, breakerOpen, namespacesPaused gauge
 	listenerConnected, onDuty, ready, buildInfo, databaseUp    gauge
+	upkeepFailing                                              gauge
 	// The queue, the same in every replica.
 	queueItems, oldestWaiting, oldestUnanswered, oldestUncertain, deadLettersOpen, replicas, maxClaims, paused gauge
 	itemsParked, itemsFailingAlone, executionsMissing                                                          gauge
@@ -220,6 +221,10 @@ func (i *instruments) addState(m *maker) {
 	i.onDuty = m.gauge(Metric{Name: "pgdispatch_on_duty", Unit: "0 or 1",
 		Meaning: "1: this replica receives enqueuers' notifications. Absent with PGDISPATCH_LISTEN=off."})
 	i.ready = m.gauge(Metric{Name: "pgdispatch_ready", Unit: "0 or 1", Meaning: "1: /readyz reports ready."})
+	i.upkeepFailing = m.gauge(Metric{Name: "pgdispatch_upkeep_failing", Unit: "0 or 1", Label: "part",
+		Values: upkeepParts(),
+		Meaning: "1: this part of the upkeep fails. `leases`, `start_before`, `watches`, `clock`: items or executions are " +
+			"not recovered; `sweep`: none of them is. The others count and delete what is for display."})
 	i.buildInfo = m.gauge(Metric{Name: "pgdispatch_build_info", Unit: "1", Label: "version",
 		Meaning: "The running version."})
 	i.databaseUp = m.gauge(Metric{Name: "pgdispatch_database_up", Unit: "0 or 1",

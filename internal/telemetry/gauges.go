@@ -3,11 +3,13 @@ package telemetry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/internal/operate"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
+	"github.com/pgdispatch/pgdispatch/sweeper"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
@@ -41,6 +43,8 @@ type Gauges struct {
 	// Listening reports whether LISTEN is active, OnDuty whether notifications are addressed to this replica.
 	// Nil means that LISTEN is off.
 	Listening, OnDuty func() bool
+	// Failing returns the parts of the upkeep that fail, with their errors. Nil means that none does.
+	Failing func() map[string]string
 	// Ready reports whether the replica is ready.
 	Ready func(ctx context.Context) bool
 
@@ -82,10 +86,23 @@ func (g *Gauges) observeReplica(ctx context.Context, o metric.Observer) {
 	i.namespacesPaused.set(o, float64(paused))
 	i.buildInfo.set(o, 1, label("version", g.t.version))
 	i.ready.set(o, truth(g.Ready(ctx)))
+	if g.Failing != nil {
+		failing := g.Failing()
+		for _, part := range upkeepParts() {
+			_, fails := failing[part]
+			i.upkeepFailing.set(o, truth(fails), label("part", part))
+		}
+	}
 	if g.Listening != nil {
 		i.listenerConnected.set(o, truth(g.Listening()))
 		i.onDuty.set(o, truth(g.OnDuty()))
 	}
+}
+
+// upkeepParts returns the names of all parts of the upkeep.
+func upkeepParts() []string {
+	recovery, housekeeping := sweeper.Parts()
+	return slices.Concat(recovery, housekeeping)
 }
 
 func (g *Gauges) observeQueue(ctx context.Context, o metric.Observer) {

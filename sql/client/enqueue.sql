@@ -222,10 +222,10 @@ as $$
 declare
     times record; -- as they are now
 begin -- with an exception handler, so a subtransaction: a lock is released only at the end of one
-    -- The key first: a transaction that tries to take it keeps its lock, and may want the item next.
+    -- The key first: a transaction that tries to take it keeps its lock, and may want the item next. One that has taken it
+    -- comes before this call: if it commits, this item has lost its key.
     perform from pgdispatch.enqueue_keys k
     where k.item_id = (select q.id from pgdispatch.workflow_execution_queue q where q.execution_id = execution)
-      and num_nonnulls(replace_waiting.quiet, replace_waiting.run_at) > 0
     for no key update;
     perform from pgdispatch.workflow_execution_queue q
     where q.execution_id = execution and q.status = 'PENDING' and not q.outcome_unknown and not pgdispatch.kept_out(q.workspace_id)

@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -81,16 +82,23 @@ func restores(f sql.Function, o sql.Object) bool {
 	return false
 }
 
-// repairIndexes makes missing and invalid indexes anew.
-func repairIndexes(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
+// repairObjects makes missing and invalid indexes anew, and restores defaults and NOT NULL of columns.
+func repairObjects(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
 	broken, err := defects(ctx, conn)
 	if err != nil {
 		return err
 	}
 	for _, o := range broken {
 		for _, statement := range o.Repair() {
-			if _, err := conn.Exec(ctx, statement); err != nil {
-				return fmt.Errorf("repair index %s: %w", o.Name, err)
+			run := func(statement string) error {
+				_, err := conn.Exec(ctx, statement)
+				return err
+			}
+			if o.Kind == "column" {
+				run = func(statement string) error { return applyTrigger(ctx, conn, statement) } // locks the table
+			}
+			if err := run(statement); err != nil {
+				return fmt.Errorf("repair %s %s: %w", o.Kind, o.Name, err)
 			}
 		}
 		if o.Repair() != nil {
@@ -132,7 +140,36 @@ func repeat(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
 	for _, f := range changed {
 		report(Step{Name: f.Name, Direction: "replace"})
 	}
-	return repairIndexes(ctx, conn, report)
+	if err := advanceSequences(ctx, conn, report); err != nil {
+		return err
+	}
+	return repairObjects(ctx, conn, report)
+}
+
+// advanceSequences sets each sequence past its table: a logical copy of a database has no values of sequences.
+func advanceSequences(ctx context.Context, conn *pgx.Conn, report func(Step)) error {
+	rows, err := conn.Query(ctx, sql.SequencesText())
+	if err != nil {
+		return fmt.Errorf("find sequences that are behind: %w", err)
+	}
+	highest := map[string]int64{}
+	var name string
+	var value int64
+	if _, err := pgx.ForEachRow(rows, []any{&name, &value}, func() error {
+		highest[name] = value
+		return nil
+	}); err != nil {
+		return fmt.Errorf("find sequences that are behind: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(highest)) {
+		const advance = `select setval(s.of, greatest($2, coalesce(pg_sequence_last_value(s.of), 0)))
+			from (select $1::text::regclass as of) s`
+		if _, err := conn.Exec(ctx, advance, "pgdispatch."+name, highest[name]); err != nil {
+			return fmt.Errorf("advance sequence %s: %w", name, err)
+		}
+		report(Step{Name: name, Direction: "repair"})
+	}
+	return nil
 }
 
 // replaceFunctions applies the files and records them.

@@ -30,9 +30,11 @@ const lockPoll = 100 * time.Millisecond
 
 // Step is one change, passed to the report callback.
 type Step struct {
-	Version   int32 // 0 if it is not a migration
-	Name      string
-	Direction string // "up" or "down" for a migration; "replace" for a file of sql.Functions, "repair" for an index
+	Version int32 // 0 if it is not a migration
+	Name    string
+	// Direction is "up" or "down" for a migration, "replace" for a file of sql.Functions, and "repair" for an index or a
+	// sequence.
+	Direction string
 }
 
 // State is the state of the schema in a database.
@@ -217,6 +219,14 @@ func open(ctx context.Context, conn *pgx.Conn) (*migrate.Migrator, error) {
 	m, err := migrate.NewMigrator(ctx, conn, versionTable)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", versionTable, err)
+	}
+	// It has no primary key. Without an identity, a publication for all tables refuses the updates of it.
+	const identify = `do $$ begin
+		if (select c.relreplident <> 'f' from pg_class c where c.oid = 'pgdispatch.schema_migrations'::regclass) then
+			alter table pgdispatch.schema_migrations replica identity full;
+		end if; end $$`
+	if _, err := conn.Exec(ctx, identify); err != nil {
+		return nil, fmt.Errorf("identify rows of %s: %w", versionTable, err)
 	}
 	for _, migration := range sql.Migrations() {
 		m.AppendMigration(migration.Name, migration.Up, migration.Down)

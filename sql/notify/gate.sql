@@ -10,6 +10,11 @@ current_setting('pgdispatch.notify', true) is distinct from 'off'
 {{ define "room" -}}
 pg_notification_queue_usage() < 0.1
 {{ end }}
+{{- /* Sets the gate, and returns its value. Writes nothing if that is its value already. */ -}}
+{{ define "set_gate" -}}
+case coalesce(pg_sequence_last_value('pgdispatch.gate'), 2)
+        when {{ . }} then {{ . }} else setval('pgdispatch.gate', {{ . }}) end
+{{- end }}
 
 -- name: gate_duty
 -- reads
@@ -20,17 +25,17 @@ select pg_try_advisory_lock(pgdispatch.gate_key() + 1)
 -- writes the gate
 -- Leaves duty and opens the gate, so that nobody notifies. The gate is set before the unlock: otherwise this statement
 -- could overwrite what the next on duty sets.
-select case setval('pgdispatch.gate', 2) when 2 then pg_advisory_unlock(pgdispatch.gate_key() + 1) end
+select case {{ template "set_gate" 2 }} when 2 then pg_advisory_unlock(pgdispatch.gate_key() + 1) end
 
 -- name: gate_shut
 -- writes the gate
 -- From now on, transactions that commit work notify. Returns true once none is open that was told not to.
-select case setval('pgdispatch.gate', 1) when 1 then pg_try_advisory_xact_lock(pgdispatch.gate_key()) end
+select case {{ template "set_gate" 1 }} when 1 then pg_try_advisory_xact_lock(pgdispatch.gate_key()) end
 
 -- name: gate_open
 -- writes the gate
 -- Opens the gate: from now on, nobody notifies.
-select setval('pgdispatch.gate', 2)
+select {{ template "set_gate" 2 }}
 
 -- name: gate_call
 -- reads

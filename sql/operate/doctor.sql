@@ -76,7 +76,7 @@ listen pgdispatch_doctor
 
 -- name: doctor_catalogue
 -- reads
--- The schema's tables, their storage settings, columns, constraints, indexes and triggers, and its functions, as
+-- The schema's tables, their storage settings, columns, constraints, indexes and triggers, its sequences and functions, as
 -- sql/schema/catalogue.golden has them, and what keeps one from working. Without not-null constraints, which only newer
 -- servers list. Definitions are written as settings say; those that it sets last until the end of the transaction.
 with setting as materialized (
@@ -84,21 +84,28 @@ with setting as materialized (
     from (values ('search_path', 'pg_catalog, pg_temp'), ('quote_all_identifiers', 'off'), ('standard_conforming_strings', 'on'),
                  ('IntervalStyle', 'postgres'), ('DateStyle', 'ISO, MDY'), ('TimeZone', 'UTC'), ('extra_float_digits', '1')) as n (name, value)
 ), relation as materialized (
-    select c.oid, c.relname, c.relkind, coalesce(c.reloptions, '{}') as options from setting s cross join pg_class c
-    where s.all_set > 0 and c.relnamespace = to_regnamespace('pgdispatch') and c.relkind in ('r', 'v') and c.relname <> 'schema_migrations'
+    select c.oid, c.relname, c.relkind, coalesce(c.reloptions, '{}') as options, case c.relpersistence when 'u' then 'unlogged' end as persistence
+    from setting s cross join pg_class c
+    where s.all_set > 0 and c.relnamespace = to_regnamespace('pgdispatch') and c.relkind in ('r', 'v', 'S') and c.relname <> 'schema_migrations'
 ), object (kind, name, definition, problem) as (
-    select 'table', r.relname::text, '', case when 'autovacuum_enabled=false' = any (r.options)
+    select 'table', r.relname::text, coalesce(r.persistence, ''), case when 'autovacuum_enabled=false' = any (r.options)
                                           or 'autovacuum_enabled=off' = any (r.options) then 'without autovacuum' else '' end
     from relation r where r.relkind = 'r'
+    union all
+    select 'sequence', r.relname, concat_ws(' ', format('%s to %s by %s, cache %s', s.seqmin, s.seqmax, s.seqincrement, s.seqcache),
+                                            case when s.seqcycle then 'cycle' end), coalesce(r.persistence, '')
+    from relation r join pg_sequence s on s.seqrelid = r.oid
     union all
     select 'setting', r.relname || '.' || split_part(o, '=', 1), split_part(o, '=', 2), ''
     from relation r cross join unnest(r.options) o where r.relkind = 'r'
     union all
     select 'column', r.relname || '.' || a.attname,
-           concat_ws(' ', format_type(a.atttypid, a.atttypmod), case when a.attnotnull then 'not null' end, pg_get_expr(d.adbin, d.adrelid)), ''
+           concat_ws(' ', format_type(a.atttypid, a.atttypmod), case when a.attnotnull then 'not null' end,
+                     case a.attgenerated when 's' then 'generated' end, pg_get_expr(d.adbin, d.adrelid)), ''
     from relation r
     join pg_attribute a on a.attrelid = r.oid and a.attnum > 0 and not a.attisdropped
     left join pg_attrdef d on d.adrelid = r.oid and d.adnum = a.attnum
+    where r.relkind <> 'S'
     union all
     select 'constraint', r.relname || '.' || quote_ident(k.conname), pg_get_constraintdef(k.oid),
            case when not k.convalidated then 'not valid' else '' end
@@ -119,6 +126,30 @@ with setting as materialized (
 select o.kind, o.name, regexp_replace(o.definition, '[[:space:]]+', ' ', 'g') as definition, o.problem
 from object o
 order by o.kind collate "C", o.name collate "C"
+
+-- name: doctor_sequences
+-- reads
+-- The sequences that are behind what their tables have, with the highest value there: a logical copy has the rows only.
+-- What they draw next is taken already. The lease tokens of all items are read only if those of some say so.
+with drawn (name, last) as (
+    select n.name, coalesce(pg_sequence_last_value('pgdispatch.' || n.name), 0)
+    from (values ('workflow_execution_queue_id_seq'), ('limits_id_seq'), ('admin_log_id_seq'), ('signals_id_seq'), ('lease_tokens')) n (name)
+)
+select d.name, h.highest
+from drawn d
+cross join lateral (select case d.name
+    when 'workflow_execution_queue_id_seq' then (select max(q.id) from pgdispatch.workflow_execution_queue q)
+    when 'limits_id_seq' then (select max(l.id) from pgdispatch.limits l)
+    when 'admin_log_id_seq' then (select max(a.id) from pgdispatch.admin_log a)
+    when 'signals_id_seq' then (select max(s.id) from pgdispatch.signals s)
+    when 'lease_tokens' then case
+        when d.last = 0 or (select t.leased_from > d.last + 1 from pgdispatch.mark_trim t)
+             or (select max(q.lease_token) > d.last from pgdispatch.workflow_execution_queue q
+                 where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= 0)
+        then (select max(q.lease_token) from pgdispatch.workflow_execution_queue q) end
+    end as highest) h
+where h.highest > d.last
+order by d.name
 
 -- name: doctor_replicas
 -- reads

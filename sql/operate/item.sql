@@ -90,13 +90,13 @@ limit $10::bigint
 -- reads
 -- $1 item IDs, $2 execution IDs, $3 whether to include params and results, which may be large, $4 workspaces (null: all).
 -- Newest first.
-select q.id, q.execution_id::text, q.status,
+select q.id, coalesce(q.execution_id::text, '') as execution_id, q.status,
        q.workspace_id::text, coalesce(w.name, '') as workspace, q.workflow_definition_id::text,
        coalesce(d.name, '') as workflow_definition,
        q.priority, q.run_at, greatest(q.run_at - clock_timestamp(), '0') as due_in, q.start_before,
        case when $3::boolean then q.params end as params, coalesce(q.idempotency_key, '') as idempotency_key,
        coalesce(q.traceparent, '') as traceparent, coalesce(q.limit_key, '') as limit_key,
-       coalesce(q.workflow_id, 'execution-' || q.execution_id) as workflow_id, coalesce(k.key, '') as enqueue_key,
+       coalesce(q.workflow_id, 'execution-' || q.execution_id, '') as workflow_id, coalesce(k.key, '') as enqueue_key,
        q.attempt_count, q.failure_count, d.max_attempts, q.lost_lease_count, q.outcome_unknown,
        q.status = 'PENDING' and q.outcome_unknown and {{ template "uncertain" }} as uncertain,
        coalesce(t.tries, 0) as tries, t.since as failing_since, coalesce(t.given_up_by, '') as given_up_by,

@@ -32,6 +32,7 @@ grant all on all routines in schema pgdispatch to pgdispatch_owner;
 -- reader; the dispatcher, whose web view shows the same; and the operator. The operator is not a member of the readers,
 -- because the role that migrates may always grant privileges on the schema, but not always a membership.
 grant select on all tables in schema pgdispatch to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
+grant select on all sequences in schema pgdispatch to pgdispatch_reader, pgdispatch_dispatcher, pgdispatch_operator;
 -- with it, anybody could forge valid tokens
 revoke select on pgdispatch.callback_key from pgdispatch_reader, pgdispatch_operator;
 grant execute on function pgdispatch.missing_in(text, uuid), pgdispatch.vanished(),
@@ -50,7 +51,8 @@ grant execute on function pgdispatch.missing_in(text, uuid), pgdispatch.vanished
 
 -- roles that write items or executions: the tables' checks of a row and of a move
 grant execute on function
-    pgdispatch.item_stage(text, boolean, text, timestamptz, timestamptz, timestamptz, timestamptz, text)
+    pgdispatch.item_stage(text, boolean, text, timestamptz, timestamptz, timestamptz, timestamptz, text),
+    pgdispatch.item_times_hold(timestamptz, timestamptz, timestamptz, timestamptz, timestamptz, timestamptz, timestamptz)
     to pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator;
 
 -- enqueuer
@@ -140,7 +142,8 @@ grant execute on function
     pgdispatch.claim_debits(pgdispatch.claim_entry[], pgdispatch.claim_standing[], bigint, timestamptz),
     pgdispatch.delete_finished(integer),
     pgdispatch.finish(uuid, text, text, jsonb), pgdispatch.finish_all(uuid[], text[], text[], text[]), pgdispatch.gate_key(),
-    pgdispatch.namespaces_in_use(), pgdispatch.note_minute(), pgdispatch.note_limits(timestamptz),
+    pgdispatch.namespaces_in_use(), pgdispatch.keep_house(bigint), pgdispatch.note_limits(timestamptz),
+    pgdispatch.marks_due(bigint), pgdispatch.sweep_due(boolean, boolean, integer),
     pgdispatch.requeue(bigint[]),
     pgdispatch.requeue_expired(integer), pgdispatch.cancel_late(integer), pgdispatch.withdraw_late(bigint[]),
     pgdispatch.sweep_items(boolean, bigint[]), pgdispatch.result_of(text),

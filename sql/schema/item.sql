@@ -65,6 +65,35 @@ begin
 end;
 $$;
 
+-- function: item_times_hold
+-- A constraint: whether every time of an item can be read. Names those that clients set. In plpgsql, as item_stage is.
+create or replace function pgdispatch.item_times_hold(run_at timestamptz, created_at timestamptz, claimed_at timestamptz,
+    lease_expires_at timestamptz, dispatched_at timestamptz, finished_at timestamptz, start_before timestamptz) returns boolean
+language plpgsql immutable parallel safe
+as $$
+declare
+    first constant timestamptz := '2000-01-01 00:00Z';
+    last constant timestamptz := '2200-01-01 00:00Z';
+begin
+    if least(run_at, created_at, claimed_at, lease_expires_at, dispatched_at, finished_at, start_before) >= first
+       and greatest(run_at, created_at, claimed_at, lease_expires_at, dispatched_at, finished_at, start_before) <= last then
+        return true;
+    elsif run_at not between first and last then
+        raise exception 'run_at % is out of range: it must be between the years 2000 and 2200', run_at
+            using errcode = 'PGD08', hint = 'Omit run_at to run immediately.';
+    elsif start_before not between first and last then
+        raise exception 'start_before % is out of range: it must be between the years 2000 and 2200', start_before
+            using errcode = 'PGD14', hint = 'Omit it to start the item at any time.';
+    elsif created_at not between first and last then
+        raise exception 'an insert must not set status, attempts, errors, claims, leases or times of an item: pgdispatch sets them'
+            using errcode = 'PGD07',
+                  hint = 'Set only workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, '
+                      'start_options, limit_key, start_before, workflow_id.';
+    end if;
+    return false;
+end;
+$$;
+
 -- function: item_enqueued
 -- After an insert: every row must be valid, and every definition must exist and belong to its workspace. Sets limit keys
 -- that the definitions name. Then wakes a dispatcher. One check per statement, because a foreign key would lock the
@@ -84,7 +113,7 @@ begin
     perform from enqueued e
     where (select d.workspace_id from pgdispatch.workflow_definitions d
            where d.id = e.workflow_definition_id and d.plain) is distinct from e.workspace_id
-       or jsonb_typeof(e.params) <> 'object' or octet_length(e.params::text) > 1966080
+       or e.execution_id is null or jsonb_typeof(e.params) <> 'object' or octet_length(e.params::text) > 1966080
        or e.priority not between -100 and 100
        or e.run_at not between timestamptz '2000-01-01 00:00Z' and timestamptz '2200-01-01 00:00Z'
        or length(e.idempotency_key) not between 1 and 200
@@ -133,6 +162,10 @@ declare
     d pgdispatch.workflow_definitions;
     key text;
 begin
+    if item.execution_id is null then
+        raise exception 'execution_id is null, because its default was dropped'
+            using errcode = 'PGD07', hint = 'Run `pgdispatch migrate up`, which restores defaults, and omit the column.';
+    end if;
     perform pgdispatch.check_values(item.params, item.priority, item.run_at, item.idempotency_key, item.traceparent);
     perform pgdispatch.check_start_before(item.start_before, item.run_at);
     perform pgdispatch.check_limit_key('limit_key', item.limit_key);

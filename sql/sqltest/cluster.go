@@ -288,6 +288,9 @@ func serverSettings(port int, overrides map[string]string) map[string]string {
 		"max_prepared_transactions": "20",
 		"lc_messages":               "C",
 	}
+	if os.Getenv(PublicationVariable) != "" {
+		settings["wal_level"] = "logical"
+	}
 	maps.Copy(settings, overrides)
 	settings["listen_addresses"] = "127.0.0.1"
 	settings["port"] = strconv.Itoa(port)

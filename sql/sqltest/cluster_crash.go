@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -90,7 +90,7 @@ func (c *Cluster) restart(ctx context.Context) error {
 	}
 }
 
-// backupTimeout limits pg_basebackup.
+// backupTimeout limits the copy of a cluster.
 const backupTimeout = 2 * time.Minute
 
 // Standby copies the cluster into another that follows it and serves reads only, until it is promoted. The caller must
@@ -100,7 +100,7 @@ func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Cluster{Dir: dir, BinDir: c.BinDir, lock: lock}
+	s := &Cluster{Dir: dir, BinDir: c.BinDir, account: c.account, settings: c.settings, lock: lock}
 	if err := s.follow(ctx, c); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
@@ -108,23 +108,65 @@ func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
 }
 
 func (c *Cluster) follow(ctx context.Context, primary *Cluster) error {
-	c.account = primary.account
 	if err := c.account.own(c.Dir); err != nil {
 		return fmt.Errorf("give the standby's directory to %s: %w", c.account.name, err)
 	}
-	copying, cancel := context.WithTimeoutCause(ctx, backupTimeout,
-		fmt.Errorf("pg_basebackup took longer than %s", backupTimeout))
-	defer cancel()
-	cmd := exec.CommandContext(copying, filepath.Join(c.BinDir, "pg_basebackup"), "--pgdata", c.dataDir(),
-		"--host", "127.0.0.1", "--port", strconv.Itoa(primary.Port), "--username", "postgres",
-		"--write-recovery-conf", "--checkpoint", "fast", "--wal-method", "stream", "--no-sync")
-	c.prepare(cmd)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("run pg_basebackup as %s: %w\n%s", c.account.name, err, out)
+	if err := c.backUp(ctx, primary); err != nil {
+		return err
 	}
 	var err error
 	if c.Port, err = freePort(ctx); err != nil {
 		return err
 	}
 	return c.startServer(ctx)
+}
+
+// backUp copies the files of a running server. Not every distribution of Postgres has pg_basebackup.
+func (c *Cluster) backUp(ctx context.Context, primary *Cluster) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, backupTimeout, fmt.Errorf("the copy took longer than %s", backupTimeout))
+	defer cancel()
+	conn, err := pgx.Connect(ctx, primary.URL("postgres"))
+	if err != nil {
+		return fmt.Errorf("connect for a backup: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "select pg_backup_start('standby', true)"); err != nil {
+		return fmt.Errorf("begin a backup: %w", err)
+	}
+
+	// A file that disappears meanwhile is of no use to the standby: the log says what became of it.
+	cmd := exec.CommandContext(ctx, "cp", "-R", primary.dataDir(), c.dataDir())
+	c.prepare(cmd)
+	out, err := cmd.CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		if err != nil && !strings.Contains(line, "No such file or directory") {
+			return fmt.Errorf("copy the server's files as %s: %w\n%s", c.account.name, err, out)
+		}
+	}
+
+	var label string
+	if err := conn.QueryRow(ctx, "select labelfile from pg_backup_stop()").Scan(&label); err != nil {
+		return fmt.Errorf("end a backup: %w", err)
+	}
+	if err := os.Remove(filepath.Join(c.dataDir(), "postmaster.pid")); err != nil {
+		return fmt.Errorf("copy the server's files: %w", err)
+	}
+	for name, text := range map[string]string{
+		"backup_label": label, "standby.signal": "",
+		"postgresql.auto.conf": fmt.Sprintf("primary_conninfo = 'host=127.0.0.1 port=%d user=postgres'\n", primary.Port),
+	} {
+		if err := c.write(name, text); err != nil {
+			return fmt.Errorf("configure the standby: %w", err)
+		}
+	}
+	return nil
+}
+
+// write replaces a file of the data directory, as the server's user.
+func (c *Cluster) write(name, text string) error {
+	path := filepath.Join(c.dataDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return c.account.own(path)
 }

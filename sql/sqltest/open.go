@@ -107,12 +107,21 @@ func prepare(ctx context.Context, cluster *Cluster) error {
 	return up(ctx, cluster, template)
 }
 
+// PublicationVariable is an environment variable. If it is set, a publication for all tables exists in each migrated
+// database, as tools for change data capture and for upgrades create it.
+const PublicationVariable = "PGDISPATCH_PUBLICATION"
+
 func up(ctx context.Context, cluster *Cluster, database string) error {
 	conn, err := pgx.Connect(ctx, cluster.URL(database))
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", database, err)
 	}
 	defer conn.Close(ctx)
+	if os.Getenv(PublicationVariable) != "" {
+		if _, err := conn.Exec(ctx, "create publication everything for all tables"); err != nil {
+			return fmt.Errorf("publish %s: %w", database, err)
+		}
+	}
 	return migrate.Up(ctx, conn, nil)
 }
 

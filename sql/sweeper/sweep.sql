@@ -1,14 +1,7 @@
 -- What one sweep does, by whichever replica has its turn.
 
--- name: sweep
--- CLAIMED -> PENDING; PENDING -> CANCELLED
--- $1 at most, $2 replica. Returns how many leases had expired, how many items were cancelled because they were not claimed
--- before their start_before, how long until the next lease, replica or start_before expires (null: there is none), the
--- database's time, the first transaction ID that may still be open, and the epoch ('': none). Also what else there is to do, so that an idle
--- replica asks for nothing more: how many executions are open, how many this replica is to watch, whether some have no
--- live watcher, open stop requests and signals, whether retention is on, the namespaces of which many executions are missing
--- in Temporal and those of definitions ('': some name none), and the use of the notification queue; asking empties it of
--- what all have read. Counts and trims marks, and records queue depths once a minute.
+{{- /* The leases that a search from leased_from on finds: see trim_marks. */ -}}
+{{ define "leases" -}}
 with leases as materialized (
     select count(*) filter (where q.status = 'CLAIMED' and q.lease_expires_at <= clock_timestamp()) as expired,
            min(q.lease_expires_at) filter (where q.status = 'CLAIMED' and q.lease_expires_at > clock_timestamp()) as next_expiry,
@@ -16,10 +9,29 @@ with leases as materialized (
     from pgdispatch.workflow_execution_queue q
     where q.stage in ('HOLDS', 'DOUBT') and q.lease_token >= (select t.leased_from from pgdispatch.mark_trim t)
 )
-select case when l.expired > 0 then pgdispatch.requeue_expired($1) else 0 end as requeued,
-       case when exists (select from pgdispatch.workflow_execution_queue q
-                         where q.stage = 'WAITS' and q.failure_count = 0 and q.start_before <= statement_timestamp())
-            then pgdispatch.cancel_late($1) else 0 end as late,
+{{- end }}
+{{- /* Whether the present minute is recorded. */ -}}
+{{ define "minute_noted" -}}
+exists (select from pgdispatch.activity a
+               where a.minute = date_trunc('minute', clock_timestamp()) and a.waiting is not null)
+{{- end }}
+{{- /* Adds the part that has just failed to failing, with its error. */ -}}
+{{ define "part_failed" -}}
+failing := failing || jsonb_build_object(part, format('%s (SQLSTATE %s)', sqlerrm, sqlstate))
+{{- end }}
+
+-- name: sweep
+-- CLAIMED -> PENDING; PENDING -> CANCELLED
+-- $1 at most, $2 replica. Returns how many leases had expired, how many items were cancelled because they were not claimed
+-- before their start_before, which of these two parts failed, how long until the next lease, replica or start_before
+-- expires (null: there is none), the database's time, the first transaction ID that may still be open, and the epoch
+-- ('': none). Also what else there is to do, so that an idle replica asks for nothing more: how many executions are open,
+-- how many this replica is to watch, whether some have no live watcher, open stop requests and signals, whether retention
+-- is on, whether there is housework (see housekeep), the namespaces of which many executions are missing in Temporal and
+-- those of definitions ('': some name none), and the use of the notification queue; asking empties it of what all have
+-- read.
+{{ template "leases" }}
+select d.requeued, d.late, d.failing,
        least(l.next_expiry, r.next_expiry, (
            select q.start_before from pgdispatch.workflow_execution_queue q
            where q.stage = 'WAITS' and q.failure_count = 0 and q.start_before > statement_timestamp()
@@ -33,12 +45,14 @@ select case when l.expired > 0 then pgdispatch.requeue_expired($1) else 0 end as
        exists (select from pgdispatch.stop_requests r where r.state = 'OPEN') as stops,
        exists (select from pgdispatch.signals s where s.state = 'OPEN') as signals,
        s.retention is not null or s.dead_letter_retention is not null as deletes,
+       not {{ template "minute_noted" }} or pgdispatch.marks_due(l.leased) as housework,
        pgdispatch.vanished() as vanished, pgdispatch.namespaces_in_use() as namespaces, pg_notification_queue_usage() as notify_queue
 from leases l
 cross join (select min(r.expires_at) filter (where r.expires_at > clock_timestamp()) as next_expiry from pgdispatch.replicas r) r -- then unwatched
 cross join pgdispatch.settings s
-cross join pgdispatch.trim_marks(l.leased)
-cross join pgdispatch.note_minute()
+cross join lateral pgdispatch.sweep_due(l.expired > 0,
+    exists (select from pgdispatch.workflow_execution_queue q
+            where q.stage = 'WAITS' and q.failure_count = 0 and q.start_before <= statement_timestamp()), $1) d
 cross join (
     select count(*) as executions,
            count(*) filter (where e.watcher = $2) as mine,
@@ -48,42 +62,99 @@ cross join (
     where e.finished_at is null and e.status = 'RUNNING'
 ) running
 
--- function: note_minute
--- Records how many items wait (due, not unanswered), are claimed and run, unless a sweep has done so in the present minute. Deletes what is older
--- than a day, of workspaces at most 50,000 rows: two and a half times what 100,000 of them add in a minute. Deletes the
--- tries of items that wait no longer, and executions that are missing no longer.
-create or replace function pgdispatch.note_minute() returns void
+-- name: housekeep
+-- writes statistics and marks
+-- What nobody waits for, apart from a sweep, so that no failure of it holds up recovery. Returns the parts that failed, with
+-- their errors. See keep_house.
+{{ template "leases" }}
+select pgdispatch.keep_house(l.leased) as failing from leases l
+
+-- function: sweep_due
+-- CLAIMED -> PENDING; PENDING -> CANCELLED. Requeues expired leases and cancels late items, if there are any. A part that
+-- fails undoes nothing of the other.
+create or replace function pgdispatch.sweep_due(expired boolean, overdue boolean, at_most integer,
+    out requeued integer, out late integer, out failing jsonb)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    part text;
+begin
+    requeued := 0;
+    late := 0;
+    failing := '{}';
+    if expired then
+        part := 'leases';
+        begin
+            requeued := pgdispatch.requeue_expired(at_most);
+        exception when others then {{ template "part_failed" }};
+        end;
+    end if;
+    if overdue then
+        part := 'start_before';
+        begin
+            late := pgdispatch.cancel_late(at_most);
+        exception when others then {{ template "part_failed" }};
+        end;
+    end if;
+end;
+$$;
+
+-- function: keep_house
+-- Counts and trims marks. Once a minute, records how many items wait (due, not unanswered), are claimed and run, and how
+-- limits are used, and deletes what is older than a day, of workspaces at most 50,000 rows: two and a half times what
+-- 100,000 of them add in a minute; also the tries of items that wait no longer, and executions that are missing no longer.
+-- Returns the parts that failed, with their errors: one that fails undoes nothing of the others.
+create or replace function pgdispatch.keep_house(leased bigint) returns jsonb
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
     present constant timestamptz := date_trunc('minute', clock_timestamp());
+    noted constant boolean := {{ template "minute_noted" }};
+    failing jsonb := '{}';
+    part text;
 begin
-    if exists (select from pgdispatch.activity a where a.minute = present and a.waiting is not null) then
-        return;
-    end if;
-    -- Every sweep locks the present minute first, then the old rows.
-    insert into pgdispatch.activity as a (minute, waiting, claimed, running)
-    select present, d.waiting, d.claimed, d.dispatched
-    from pgdispatch.queue_counts(10000) d
-    on conflict (minute) do update
-    set waiting = excluded.waiting, claimed = excluded.claimed, running = excluded.running
-    where a.waiting is null;
-    perform pgdispatch.note_limits(present);
-    delete from pgdispatch.activity a where a.minute < present - interval '1 day';
-    delete from pgdispatch.start_tries t
-    where t.item_id = any (array(
-        select o.item_id from pgdispatch.start_tries o
-        cross join lateral (select q.status from pgdispatch.workflow_execution_queue q where q.id = o.item_id offset 0) i
-        where i.status not in ('PENDING', 'CLAIMED') limit 10000));
-    delete from pgdispatch.missing_executions m
-    where m.execution_id = any (array(
-        select o.execution_id from pgdispatch.missing_executions o
-        left join lateral (select e.finished_at is null as open from pgdispatch.workflow_executions e where e.id = o.execution_id offset 0) e on true
-        where e.open is not true or o.asked_at < clock_timestamp() - interval '1 day' limit 10000));
-    delete from pgdispatch.workspace_activity a
-    where a.ctid = any (array(
-        select o.ctid from pgdispatch.workspace_activity o where o.at < present - interval '1 day' order by o.at limit 50000));
+    -- Every sweep locks the present minute before the old rows.
+    foreach part in array array['marks', 'depth', 'limits', 'activity', 'start_tries', 'missing_executions'] loop
+        continue when noted and part <> 'marks';
+        begin
+            case part
+            when 'marks' then
+                perform pgdispatch.trim_marks(leased);
+            when 'depth' then
+                insert into pgdispatch.activity as a (minute, waiting, claimed, running)
+                select present, d.waiting, d.claimed, d.dispatched
+                from pgdispatch.queue_counts(10000) d
+                on conflict (minute) do update
+                set waiting = excluded.waiting, claimed = excluded.claimed, running = excluded.running
+                where a.waiting is null;
+            when 'limits' then
+                perform pgdispatch.note_limits(present);
+            when 'activity' then
+                delete from pgdispatch.activity a where a.minute < present - interval '1 day';
+                delete from pgdispatch.workspace_activity a
+                where a.ctid = any (array(
+                    select o.ctid from pgdispatch.workspace_activity o where o.at < present - interval '1 day' order by o.at limit 50000));
+            when 'start_tries' then
+                delete from pgdispatch.start_tries t
+                where t.item_id = any (array(
+                    select o.item_id from pgdispatch.start_tries o
+                    cross join lateral (select q.status from pgdispatch.workflow_execution_queue q where q.id = o.item_id offset 0) i
+                    where i.status not in ('PENDING', 'CLAIMED') limit 10000));
+            when 'missing_executions' then
+                delete from pgdispatch.missing_executions m
+                where m.execution_id = any (array(
+                    select o.execution_id from pgdispatch.missing_executions o
+                    left join lateral (
+                        select e.finished_at is null as open from pgdispatch.workflow_executions e where e.id = o.execution_id offset 0
+                    ) e on true
+                    where e.open is not true or o.asked_at < clock_timestamp() - interval '1 day' limit 10000));
+            end case;
+        exception when others then {{ template "part_failed" }};
+        end;
+    end loop;
+    return failing;
 end;
 $$;
 
@@ -109,8 +180,23 @@ as $$
     on conflict do nothing;
 $$;
 
+-- function: marks_due
+-- Whether trim_marks has something to do. Writes nothing.
+create or replace function pgdispatch.marks_due(leased bigint) returns boolean
+language sql stable
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set jit = off
+as $$
+    select exists (
+        select from pgdispatch.mark_trim t
+        where leased > t.leased_from + 100 or t.leased_from > coalesce(pg_sequence_last_value('pgdispatch.lease_tokens'), 0) + 1
+           or pg_snapshot_xmax(t.counted) > pg_snapshot_xmax(pg_current_snapshot())
+           or exists (select from pgdispatch.marks m where m.xid >= t.trimmed_to))
+$$;
+
 -- function: trim_marks
--- Called by each sweep: counts the ends that marks record, deletes marks that every replica has had time to read, and
+-- Called by keep_house: counts the ends that marks record, deletes marks that every replica has had time to read, and
 -- keeps leased_from up to date. One sweep at a time does it, and the others skip it. The ends are counted before their
 -- marks are deleted, in one transaction, so each end counts once, whoever reported it.
 --
@@ -135,12 +221,7 @@ declare
     raised bigint;
 begin
     -- First without the lock, which would be a write: an idle queue must not write.
-    if not exists (
-        select from pgdispatch.mark_trim t
-        where leased > t.leased_from + 100 or t.leased_from > last_token + 1
-           or pg_snapshot_xmax(t.counted) > pg_snapshot_xmax(pg_current_snapshot())
-           or exists (select from pgdispatch.marks m where m.xid >= t.trimmed_to)
-    ) then
+    if not pgdispatch.marks_due(leased) then
         return;
     end if;
     select t.* into book from pgdispatch.mark_trim t for update skip locked;

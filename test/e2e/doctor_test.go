@@ -43,6 +43,7 @@ var doctorChecks = []string{
 	"installation", "limits",
 	"listen", "migrations", "namespace",
 	"notification queue", "outage", "postgres version", "replicas", "retention", "role", "row security", "schema objects",
+	"sequences",
 	"settings of roles", "signals", "starts",
 	"synchronous_commit",
 	"task queues",
@@ -159,8 +160,8 @@ func TestDoctorSaysWhatIsWrongWithTheDatabase(t *testing.T) {
 		require.Equal(t, want.Severity, found[check].Severity, check)
 		require.Equal(t, want.Finding, found[check].Finding, check)
 	}
-	require.Equal(t, "Run `pgdispatch migrate up`, which makes missing indexes, triggers and functions anew. "+
-		"Repair by hand: alter table pgdispatch.marks set (autovacuum_vacuum_threshold = 1000); "+
+	require.Equal(t, "Run `pgdispatch migrate up`, which makes missing indexes, triggers and functions anew, and "+
+		"restores defaults. Repair by hand: alter table pgdispatch.marks set (autovacuum_vacuum_threshold = 1000); "+
 		"alter table pgdispatch.rates set (fillfactor = 50); alter table pgdispatch.rates reset (autovacuum_enabled).",
 		found["schema objects"].Remedy)
 	require.Contains(t, found["timeouts"].Finding, "statement_timeout is 5s")

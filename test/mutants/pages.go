@@ -81,7 +81,7 @@ var webPages = []mutant{
 			"where e.completed_of is not null or cardinality(e.workspaces) = 1", ""}},
 		"./sql", "TestEndsThatNameNoWorkspaceCountForNone"},
 	{"old activity goes in steps", "a sweep deletes any number of rows",
-		[]edit{{"sql function note_minute", "order by o.at limit 50000", "order by o.at"}},
+		[]edit{{"sql function keep_house", "order by o.at limit 50000", "order by o.at"}},
 		"./sql", "TestActivityOfWorkspacesIsDeletedAfterADayInBoundedSteps"},
 	{"a workspace's activity is read by index steps", "a page reads the activity of all workspaces",
 		[]edit{{"sql name workspace_activity_read", "a.at = b.at and", "a.at + '0' = b.at and"}},

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -119,7 +120,8 @@ func checkObjects(defects []operate.SchemaDefect) Finding {
 	}
 	var remedies []string
 	if restored {
-		remedies = append(remedies, "Run `pgdispatch migrate up`, which makes missing indexes, triggers and functions anew.")
+		remedies = append(remedies, "Run `pgdispatch migrate up`, which makes missing indexes, triggers and functions anew, "+
+			"and restores defaults.")
 	}
 	if len(commands) > 0 {
 		remedies = append(remedies, "Repair by hand: "+shortList(commands)+".")
@@ -127,9 +129,23 @@ func checkObjects(defects []operate.SchemaDefect) Finding {
 	return Finding{check, severity, shortList(list), strings.Join(harm, " "), strings.Join(remedies, " ")}
 }
 
+func checkSequences(behind []operate.Behind) Finding {
+	var list []string
+	for _, s := range behind {
+		list = append(list, s.Name)
+	}
+	return judged(len(behind) > 0, Finding{"sequences", Problem, "sequences are behind their tables: " + shortList(list),
+		"A logical copy has no values of sequences. Inserts fail with 23505, or a lost lease may be taken for a valid one.",
+		"Run `pgdispatch migrate up` before anything uses the database, which sets them past their tables."},
+		"all sequences are past their tables")
+}
+
 // judgeObject says what a defect does, and how to repair it if `migrate up` does not.
 func judgeObject(o operate.SchemaDefect) (harm string, byHand []string) {
-	const broken = "Statements fail, or rules do not hold."
+	const (
+		broken       = "Statements fail, or rules do not hold."
+		lostInACrash = "It is lost, or kept, in a crash or a failover, where it must not be: then inserts may fail."
+	)
 	table, name, _ := strings.Cut(o.Name, ".")
 	alter := "alter table pgdispatch." + table
 	switch o.Kind {
@@ -144,6 +160,10 @@ func judgeObject(o operate.SchemaDefect) (harm string, byHand []string) {
 				strings.Replace(o.Definition, "INDEX ", "INDEX CONCURRENTLY ", 1)}
 		}
 		return "Claims and lists may be slow, or a key may be used twice.", byHand
+	case "column":
+		if o.Repair() != nil {
+			return broken, nil
+		}
 	case "constraint":
 		switch o.Problem {
 		case "not valid":
@@ -155,8 +175,15 @@ func judgeObject(o operate.SchemaDefect) (harm string, byHand []string) {
 	case "setting":
 		return slowVacuum, []string{alter + " set (" + name + " = " + o.Definition + ")"}
 	case "table":
-		if o.Problem != "missing" {
+		switch o.Problem {
+		case "without autovacuum":
 			return slowVacuum, []string{alter + " reset (autovacuum_enabled)"}
+		case "altered":
+			return lostInACrash, []string{alter + " set " + cmp.Or(o.Definition, "logged")}
+		}
+	case "sequence":
+		if o.Problem == "unlogged" {
+			return lostInACrash, []string{"alter sequence pgdispatch." + o.Name + " set logged"}
 		}
 	}
 	return broken, []string{strings.TrimSpace("restore " + o.Kind + " " + o.Name + " " + o.Definition)}

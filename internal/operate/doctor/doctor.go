@@ -131,6 +131,7 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 		checkList(ctx, "row security", store.Fitness, checkRowSecurity),
 		checkList(ctx, "installation", store.Fitness, checkInstallation),
 		checkList(ctx, "schema objects", store.BadObjects, checkObjects),
+		checkList(ctx, "sequences", store.SequencesBehind, checkSequences),
 		checkList(ctx, "replicas", store.KnownReplicas, checkReplicas),
 		checkList(ctx, "outage", store.Replicas, checkOutage),
 		checkList(ctx, "starts", depthOf(store), checkStarts),

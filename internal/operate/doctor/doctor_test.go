@@ -156,14 +156,20 @@ func TestDoctorSaysHowToRepairEachObjectOfTheSchema(t *testing.T) {
 		{Kind: "function", Name: "claim()", Problem: "altered"}, {Kind: "index", Name: "i", Problem: "invalid"}} {
 		found := checkObjects([]operate.SchemaDefect{o})
 		require.Equal(t, Problem, found.Severity)
-		require.Equal(t, "Run `pgdispatch migrate up`, which makes missing indexes, triggers and functions anew.",
-			found.Remedy)
+		require.Equal(t, "Run `pgdispatch migrate up`, which makes missing indexes, triggers and functions anew, and "+
+			"restores defaults.", found.Remedy)
 	}
 	for want, o := range map[string]operate.SchemaDefect{
 		"alter table pgdispatch.limits add constraint c CHECK (true)": {Kind: "constraint", Name: "limits.c",
 			Definition: "CHECK (true)", Problem: "missing"},
 		"drop index concurrently if exists pgdispatch.i; CREATE INDEX CONCURRENTLY i ON pgdispatch.limits (key)": {
 			Kind: "index", Name: "i", Definition: "CREATE INDEX i ON pgdispatch.limits (key)", Problem: "altered"},
+		"alter table pgdispatch.epoch set unlogged": {Kind: "table", Name: "epoch", Definition: "unlogged",
+			Problem: "altered"},
+		"alter table pgdispatch.marks set logged":   {Kind: "table", Name: "marks", Problem: "altered"},
+		"alter sequence pgdispatch.gate set logged": {Kind: "sequence", Name: "gate", Problem: "unlogged"},
+		"restore sequence gate 1 to 2": {Kind: "sequence", Name: "gate", Definition: "1 to 2",
+			Problem: "missing"},
 		"restore table marks":            {Kind: "table", Name: "marks", Problem: "missing"},
 		"restore column marks.id bigint": {Kind: "column", Name: "marks.id", Definition: "bigint", Problem: "missing"},
 	} {

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,9 +50,11 @@ func Concerns(o operate.Overview) []Concern {
 	d, replicas := o.Depth, len(o.Replicas)
 	refused := refusals(o)
 	deaf, without, stale, version := 0, 0, 0, ""
+	var failing []string
 	for _, r := range o.Replicas {
 		stale += truth(r.State.Stale)
 		version = cmp.Or(version, r.State.NoActivities)
+		failing = append(failing, r.State.Failing...)
 		without += truth(r.State.PausedNamespaces > truth(r.State.NoActivities != "") && !r.State.BreakerOpen)
 		deaf += truth(r.State.Listening != nil && !*r.State.Listening)
 	}
@@ -59,6 +62,9 @@ func Concerns(o operate.Overview) []Concern {
 		"%s: they pause starts and probe.", refused.words(fmt.Sprintf("%d of %d replicas", refused.replicas, replicas)))
 	add(stale > 0, Warning, "see its log; its items are taken over when its leases expire",
 		"%d of %d replicas have not been heard of for 12 s: their state is not known.", stale, replicas)
+	slices.Sort(failing)
+	add(len(failing) > 0, Warning, "see `/readyz` and the replicas' logs for the error",
+		"Parts of the upkeep fail: %s.", Printable(strings.Join(slices.Compact(failing), ", ")))
 	unanswered := unansweredConcern(d)
 	add(unanswered != "", Warning, "see the replicas' logs, and `pgdispatch doctor`", "%s", unanswered)
 	uncertain := uncertainConcern(d)

@@ -160,7 +160,7 @@ func (m *tenants) fill(workspace, mark string) {
 		where workspace_id = $1::uuid and status = 'RUNNING'`, workspace, mark)
 	m.Insert(workspace, 1)
 	m.Execute(`insert into pgdispatch.parked_items (item_id, error, attempts, try_at)
-		select id, $2, attempt_count, 'infinity' from pgdispatch.workflow_execution_queue
+		select id, $2, attempt_count, now() + interval '1 year' from pgdispatch.workflow_execution_queue
 		where workspace_id = $1::uuid and status = 'PENDING'`, workspace, mark+" is parked")
 	m.Execute("insert into pgdispatch.limits (workspace_id, key, max_concurrent) values ($1, $2 || ' key', 3)", workspace,
 		mark)
