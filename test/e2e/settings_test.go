@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,27 +18,48 @@ import (
 
 // sessionSettings are the settings of a role or a database that change what a statement means, how a value is written,
 // or what ends a session. Those that only a superuser may set are among them: a database can have them as well.
-var sessionSettings = []string{
-	// how values are written
-	"client_encoding = LATIN1", "client_encoding = SQL_ASCII", "DateStyle = 'German, DMY'", "DateStyle = 'SQL, DMY'",
-	"DateStyle = 'Postgres, MDY'", "IntervalStyle = iso_8601", "IntervalStyle = sql_standard",
-	"IntervalStyle = postgres_verbose", "TimeZone = 'Asia/Kathmandu'", "timezone_abbreviations = 'Australia'",
-	"extra_float_digits = -15", "bytea_output = escape", "xmlbinary = hex", "quote_all_identifiers = on",
-	// how a statement is read
-	"standard_conforming_strings = off", "backslash_quote = off", "escape_string_warning = off",
-	"transform_null_equals = on", "array_nulls = off", "search_path = ''", "row_security = off",
-	"plpgsql.variable_conflict = use_variable", "plpgsql.extra_errors = 'all'",
-	// how a transaction runs
-	"default_transaction_isolation = serializable", "default_transaction_isolation = 'repeatable read'",
-	"default_transaction_deferrable = on", "synchronous_commit = off",
-	// how it is planned
-	"plan_cache_mode = force_custom_plan", "enable_indexscan = off", "enable_nestloop = off", "enable_seqscan = off",
-	"jit_above_cost = 0", "gin_fuzzy_search_limit = 1",
-	// what ends it
-	"statement_timeout = '2s'", "lock_timeout = '20ms'", "idle_in_transaction_session_timeout = '1s'",
-	"idle_session_timeout = '500ms'", "exit_on_error = on",
-	// what a client is told
-	"client_min_messages = error", "client_min_messages = debug1",
+var sessionSettings = map[string][]string{
+	"how values are written": {"client_encoding = LATIN1", "client_encoding = SQL_ASCII", "DateStyle = 'German, DMY'",
+		"DateStyle = 'SQL, DMY'", "DateStyle = 'Postgres, MDY'", "IntervalStyle = iso_8601",
+		"IntervalStyle = sql_standard", "IntervalStyle = postgres_verbose", "TimeZone = 'Asia/Kathmandu'",
+		"timezone_abbreviations = 'Australia'", "extra_float_digits = -15", "bytea_output = escape", "xmlbinary = hex",
+		"quote_all_identifiers = on"},
+	"how a statement is read": {"standard_conforming_strings = off", "backslash_quote = off",
+		"escape_string_warning = off", "transform_null_equals = on", "array_nulls = off", "search_path = ''",
+		"row_security = off", "plpgsql.variable_conflict = use_variable", "plpgsql.extra_errors = 'all'"},
+	"how a transaction runs": {"default_transaction_isolation = serializable",
+		"default_transaction_isolation = 'repeatable read'", "default_transaction_deferrable = on",
+		"synchronous_commit = off"},
+	"how it is planned": {"plan_cache_mode = force_custom_plan", "enable_indexscan = off", "enable_nestloop = off",
+		"enable_seqscan = off", "jit_above_cost = 0", "gin_fuzzy_search_limit = 1"},
+	"what ends it": {"statement_timeout = '2s'", "lock_timeout = '20ms'", "idle_in_transaction_session_timeout = '1s'",
+		"idle_session_timeout = '500ms'", "exit_on_error = on"},
+	"what a client is told": {"client_min_messages = error", "client_min_messages = debug1"},
+}
+
+// settingsOfDatabases returns the databases of the test, by name. There is one for each setting, or, unless the test
+// may take minutes, one for each of the groups in which the most has failed, with the first setting of each name.
+func settingsOfDatabases() map[string][]string {
+	databases := map[string][]string{}
+	if os.Getenv("PGDISPATCH_LONG") != "" {
+		for _, settings := range sessionSettings {
+			for _, setting := range settings {
+				databases[setting] = []string{setting}
+			}
+		}
+		return databases
+	}
+
+	for _, group := range []string{"how values are written", "how a statement is read", "how a transaction runs"} {
+		named := map[string]bool{}
+		for _, setting := range sessionSettings[group] {
+			if name, _, _ := strings.Cut(setting, " "); !named[name] {
+				named[name] = true
+				databases[group] = append(databases[group], setting)
+			}
+		}
+	}
+	return databases
 }
 
 // sixtyItems is how many items of Echo each catalogue entry starts: a half directly, and a half through PgBouncer.
@@ -45,11 +67,13 @@ const sixtyItems = 60
 
 func TestSettings_OfTheDatabaseChangeNothing(t *testing.T) {
 	t.Parallel()
-	for _, setting := range sessionSettings {
-		t.Run(setting, func(t *testing.T) {
+	for name, settings := range settingsOfDatabases() {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			address := sqltest.EmptyURL(t)
-			set(t, address, setting)
+			for _, setting := range settings {
+				set(t, address, setting)
+			}
 			d := &desk{t: t, url: address}
 			requireCommands(t, d)
 
