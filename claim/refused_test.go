@@ -65,7 +65,7 @@ func TestAnItemThatATriggerRefusesIsParkedAndTheOthersAreClaimed(t *testing.T) {
 
 	// It is retried when due, and claimed once the trigger is fixed.
 	again := func() Batch {
-		b.Execute("update pgdispatch.parked_items set try_at = '-infinity'")
+		b.Execute("update pgdispatch.parked_items set try_at = now() - interval '1 minute'")
 		return b.aMinuteLater(Wanted{AtMost: 50})
 	}
 	for _, minutes := range []int{1, 2} { // until the next try

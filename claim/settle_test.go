@@ -88,7 +88,7 @@ func TestSweepKnowsTheNextExpiryWhichAHeartbeatPutsOff(t *testing.T) {
 	swept := b.sweep()
 	require.WithinDuration(t, sqltest.Scalar[time.Time](b.Shop, "select clock_timestamp()"), swept.Now, 5*time.Second)
 	want := sweeper.Swept{Now: swept.Now, OldestOpen: swept.OldestOpen, Epoch: swept.Epoch, Namespaces: []string{""},
-		Vanished: []string{}}
+		Vanished: []string{}, Failing: map[string]string{}, Housework: true}
 	require.Equal(t, want, swept)
 	items := b.claimed(1)
 	b.Execute("update pgdispatch.workflow_execution_queue set lease_expires_at = now() + interval '2 seconds'")

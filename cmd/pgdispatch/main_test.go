@@ -166,7 +166,7 @@ func TestCommandsHaveTheSameFlagsForTheSameThings(t *testing.T) {
 		reads := slices.Contains([]string{"list", "show", "get", "status", "doctor", "signals", "wait"}, command.Name())
 		changes := slices.Contains([]string{"set", "cancel", "terminate", "retry", "replay", "discard", "enqueue", "set-plan",
 			"set-limit", "set-burst", "set-rate", "pause", "resume", "create", "signal", "resend", "purge",
-			"remove", "give-up"}, command.Name()) ||
+			"remove", "give-up", "adopt"}, command.Name()) ||
 			path == "definitions version"
 		require.Equal(t, path != "version", command.Flags().Lookup("database-url") != nil, "%s: --database-url", path)
 		require.Equal(t, reads || changes, command.Flags().Lookup("output") != nil, "%s: --output", path)
