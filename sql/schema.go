@@ -17,7 +17,7 @@ import (
 // functions, which are replaced when they change; and in schema triggers, also replaced, and roles and grants, run on
 // each `pgdispatch migrate up`.
 //
-//go:embed claim notify complete request sweeper replica operate client tables schema
+//go:embed claim notify complete request sweeper replica operate postgres client tables schema
 var files embed.FS
 
 // dropBelow divides a migration into its way up and its way down.

@@ -16,7 +16,8 @@ import (
 )
 
 // rooms are the folders that have sections.
-var rooms = []string{"claim", "notify", "complete", "request", "sweeper", "replica", "operate", "client", "schema"}
+var rooms = []string{"claim", "notify", "complete", "request", "sweeper", "replica", "operate", "postgres", "client",
+	"schema"}
 
 // statement is a section that a replica, the command line or an application executes.
 type statement struct{ room, text string }

@@ -43,6 +43,8 @@ type Target struct {
 	File string
 	// AllowUnverified allows connections to other machines without verified TLS.
 	AllowUnverified bool
+	// Primary keeps all connections on one primary. Nil means that they are independent of each other.
+	Primary *Primary
 }
 
 // Name returns the name of the variable that the URL was read from.
@@ -92,8 +94,8 @@ func (t Target) OpenPool(ctx context.Context, size int32, settings map[string]st
 	config.MaxConns = size
 	config.PingTimeout = pingTimeout
 	config.MaxConnLifetimeJitter = 5 * time.Minute
-	prepare(config.ConnConfig, settings, t.unset())
-	config.BeforeConnect = t.renew
+	prepare(config.ConnConfig, settings, t)
+	config.BeforeConnect, config.PrepareConn = t.renew, t.Primary.prepareConn
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open pool: %w", err)
@@ -111,7 +113,7 @@ func (t Target) Connect(ctx context.Context, settings map[string]string, warn fu
 	if err := t.verify(config); err != nil {
 		return nil, err
 	}
-	prepare(config, settings, t.unset())
+	prepare(config, settings, t)
 	t.login(config)
 	if warn != nil {
 		config.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
@@ -120,7 +122,12 @@ func (t Target) Connect(ctx context.Context, settings map[string]string, warn fu
 			}
 		}
 	}
-	return pgx.ConnectConfig(ctx, config)
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	t.Primary.follow(conn.PgConn())
+	return conn, nil
 }
 
 // OpenForCommand opens a pool of one connection for a command. Its settings are those of a direct connection, unless a
@@ -152,9 +159,9 @@ func (t Target) ConnectForCommand(ctx context.Context, warn func(*pgconn.Notice)
 }
 
 // prepare configures a connection. If settings is nil, the connection also works through a transaction pooler.
-func prepare(connConfig *pgx.ConnConfig, settings map[string]string, isUnset bool) {
+func prepare(connConfig *pgx.ConnConfig, settings map[string]string, t Target) {
 	connConfig.ConnectTimeout = ConnectTimeout
-	connConfig.DialFunc = dialer(isUnset)
+	connConfig.DialFunc = dialer(t.unset())
 	connConfig.RuntimeParams["application_name"] = "pgdispatch"
 	maps.Copy(connConfig.RuntimeParams, Session)
 	maps.Copy(connConfig.RuntimeParams, settings)
@@ -179,7 +186,10 @@ func prepare(connConfig *pgx.ConnConfig, settings map[string]string, isUnset boo
 				return err
 			}
 		}
-		return validate(ctx, conn)
+		if err := validate(ctx, conn); err != nil || !direct {
+			return err // behind a pooler, each transaction may have another server
+		}
+		return t.Primary.admit(ctx, conn)
 	}
 }
 

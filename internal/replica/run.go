@@ -101,6 +101,7 @@ func Run(ctx context.Context, c config.Loaded, version string, log *slog.Logger,
 	collectByHeap()
 	r := &replica{Config: c.Config, name: replicaName(), version: version,
 		stopWake: make(chan struct{}, 1), sweepWake: make(chan struct{}, 1)}
+	r.Database.Primary = &postgres.Primary{}
 	outages := logging.NewOutages(log.With("replica", r.name).Handler())
 	r.answered = func() { outages.Answered(ctx) }
 	r.log = slog.New(outages)

@@ -36,7 +36,7 @@ var edges = map[string][]string{
 	"internal/operate/view": {"internal/operate"},
 	"internal/operate/web": {"internal/operate", "internal/operate/view", "internal/postgres", "internal/signin",
 		"internal/temporal"},
-	"internal/postgres": {"internal/local"},
+	"internal/postgres": {"internal/local", "sql"},
 	"internal/process":  nil,
 	"internal/spelling": nil,
 	// wires all packages

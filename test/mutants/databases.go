@@ -47,4 +47,13 @@ var databases = []mutant{
 		[]edit{{"sql/operate/doctor.sql", "coalesce(a.backend_xmin, a.backend_xid) is not null",
 			"a.backend_xmin is not null"}},
 		"./internal/operate", "TestPins_NameAnOpenTransactionThatReadsOrWrites"},
+	{"a former primary is refused", "a replica connects again to a former primary that still accepts writes",
+		[]edit{{"postgres.Primary.admit", "if found.precedes(p.newest) {", "if false {"}},
+		"./internal/postgres", "TestPrimary_LeavesAFormerPrimaryForThePromotedOne"},
+	{"sessions on a former primary are closed", "a replica goes on listening on a former primary",
+		[]edit{{"postgres.Primary.admit", "p.closeFormer()", ""}},
+		"./internal/postgres", "TestPrimary_LeavesAFormerPrimaryForThePromotedOne"},
+	{"a pool leaves a former primary", "a replica goes on claiming on a former primary",
+		[]edit{{"postgres.Primary.prepareConn", "return !of.precedes(p.newest), nil", "return of != timeline{}, nil"}},
+		"./internal/postgres", "TestPrimary_LeavesAFormerPrimaryForThePromotedOne"},
 }

@@ -120,7 +120,7 @@ func examineDatabase(ctx context.Context, c config.Config, queues *[]operate.Tas
 		return store.Pins(ctx, longPin, manyBehind)
 	},
 		func(pins []operate.Pin) Finding { return checkPins(pins, server.SeesAll) }))
-	findings = append(findings, checkListen(ctx, c, store))
+	findings = append(findings, checkListen(ctx, c, store), checkPrimaries(c.Database.Primaries(ctx)))
 	schema := checkSchema(state)
 	findings = append(findings, schema)
 	if state.Current != state.Newest {

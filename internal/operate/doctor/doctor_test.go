@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -214,6 +215,15 @@ func TestDoctorFindsASignalThatIsNotDelivered(t *testing.T) {
 	found := checkSignals([]operate.Depth{{Signals: 3, OldestSignal: &old}})
 	require.Equal(t, Warning, found.Severity)
 	require.Contains(t, found.Finding, "3 undelivered, the oldest for 2")
+}
+
+func TestDoctor_NamesTheHostsIfSeveralAcceptWrites(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, Fine, checkPrimaries([]string{"one:5432"}, nil).Severity)
+	found := checkPrimaries([]string{"one:5432", "two:5432"}, nil)
+	require.Equal(t, Problem, found.Severity)
+	require.Contains(t, found.Finding, "one:5432 and two:5432")
+	require.Equal(t, Unknown, checkPrimaries(nil, errors.New("no such host")).Severity)
 }
 
 func TestDoctorJudgesTheCodecServer(t *testing.T) {

@@ -222,6 +222,20 @@ func checkPins(pins []operate.Pin, seesAll bool) Finding {
 	return Finding{check, Warning, shortList(list), meaning, strings.Join(remedy, " ")}
 }
 
+// checkPrimaries checks that at most one of the hosts of DATABASE_URL accepts writes.
+func checkPrimaries(accept []string, err error) Finding {
+	const check = "primaries"
+	if err != nil {
+		return Finding{check, Unknown, postgres.Redact(err).Error(), "The hosts of DATABASE_URL cannot be tried.",
+			"Correct DATABASE_URL."}
+	}
+	hosts := strings.Join(accept, " and ")
+	return judged(len(accept) > 1, Finding{check, Problem, "writes are accepted by " + hosts,
+		"Replicas and applications may use different databases. What is written to all but one will be lost.",
+		"Stop the former primary, and rewind it. Connect through a proxy that checks who is primary, such as HAProxy, " +
+			"which can ask Patroni."}, "writes are accepted by one host of DATABASE_URL")
+}
+
 // checkListen sends a notification and waits for it, as a replica's listener would.
 func checkListen(ctx context.Context, c config.Config, store *operate.Store) Finding {
 	const check = "listen"

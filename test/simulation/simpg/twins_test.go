@@ -155,7 +155,8 @@ func (w *twins) settles() string {
 			append([]any{ids, tokens}, args...)...)
 	}
 	release := func(end Settlement) {
-		settle("release", end, []string{""}, []time.Duration{0}, []bool{end.Unanswered}, []bool{end.Alone})
+		settle("release", end, []string{""}, []time.Duration{0}, []bool{end.Unanswered}, []bool{end.Alone},
+			[]bool{end.Missing})
 	}
 	switch w.r.IntN(6) {
 	case 0:
