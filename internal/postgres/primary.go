@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 
@@ -22,7 +23,13 @@ import (
 type Primary struct {
 	mu       sync.Mutex
 	newest   timeline
-	sessions map[*pgconn.PgConn]timeline // the open ones outside of pools
+	sessions map[net.Conn]session // the open ones outside of pools
+}
+
+// session is a connection outside of a pool. Its PgConn may only be used by its owner.
+type session struct {
+	of     timeline
+	closed <-chan struct{}
 }
 
 // timeline is the timeline of a server. The zero value is unknown.
@@ -76,28 +83,35 @@ func (p *Primary) admit(ctx context.Context, conn *pgconn.PgConn) error {
 
 // closeFormer closes the sessions on a former primary, so that their owners connect again. The caller must hold mu.
 func (p *Primary) closeFormer() {
-	for session, of := range p.sessions {
-		if of.precedes(p.newest) {
-			_ = session.Conn().Close() // whoever reads from it gets an error
-			delete(p.sessions, session)
+	for conn, session := range p.sessions {
+		if session.of.precedes(p.newest) {
+			_ = conn.Close() // whoever reads from it gets an error
+			delete(p.sessions, conn)
 		}
 	}
 }
 
 // follow closes a session outside of a pool once its server is a former primary.
-func (p *Primary) follow(session *pgconn.PgConn) {
-	of, told := session.CustomData()[ofConnection].(timeline)
+func (p *Primary) follow(conn *pgconn.PgConn) {
+	of, told := conn.CustomData()[ofConnection].(timeline)
 	if p == nil || !told {
 		return
 	}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.sessions, func(s *pgconn.PgConn, _ timeline) bool { return s.IsClosed() })
+	maps.DeleteFunc(p.sessions, func(_ net.Conn, s session) bool {
+		select {
+		case <-s.closed:
+			return true
+		default:
+			return false
+		}
+	})
 	if p.sessions == nil {
-		p.sessions = map[*pgconn.PgConn]timeline{}
+		p.sessions = map[net.Conn]session{}
 	}
-	p.sessions[session] = of
+	p.sessions[conn.Conn()] = session{of, conn.CleanupDone()}
 	p.closeFormer()
 }
 

@@ -14,6 +14,7 @@ import (
 var helpers = []string{
 	"github.com/pgdispatch/pgdispatch/internal/process",
 	"github.com/pgdispatch/pgdispatch/test/internal/command",
+	"github.com/pgdispatch/pgdispatch/test/internal/pooler",
 	"github.com/pgdispatch/pgdispatch/test/internal/proxy",
 	"github.com/pgdispatch/pgdispatch/test/internal/queries",
 	"github.com/pgdispatch/pgdispatch/test/internal/stack",

@@ -40,7 +40,7 @@ var crashes = []crash{{"Postgres", true, false}, {"the replica", false, true}, {
 var incidental = []string{
 	"reads", "writes the gate", "writes replicas", "writes activity", "writes workspace_activity", "writes watchers",
 	"writes turns to list", "writes when executions were asked about", "writes the turn to look for stalls",
-	"writes the position of a round", "writes stalls", "writes, by deleting",
+	"writes the position of a round", "writes stalls", "writes statistics and marks", "writes, by deleting",
 	"CLAIMED -> PENDING; PENDING -> CANCELLED: with leases", "CLAIMED -> CLAIMED: select bring_back", // a sweeper
 	"ping:", "listen", "unlisten", "select", "set", "GetSystemInfo", "DescribeNamespace", "ListWorkflowExecutions",
 	"ListActivityExecutions", "Check",

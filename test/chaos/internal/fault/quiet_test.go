@@ -3,6 +3,7 @@ package fault
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,9 @@ func TestEveryNameOfAStatementFitsOne(t *testing.T) {
 	require.True(t, isIncidental(proxy.StatementName(statements["sweep"])))
 }
 
+// templates matches what a file of statements uses several times, and its name.
+var templates = regexp.MustCompile(`(?s)\{\{ define "(\w+)" -?\}\}(.*?)\{\{- end \}\}`)
+
 // statements returns the product's statements by name.
 func statements(t *testing.T) map[string]string {
 	t.Helper()
@@ -42,7 +46,11 @@ func statements(t *testing.T) map[string]string {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		for _, section := range strings.Split("\n"+string(text), "\n-- name: ")[1:] {
+		whole := string(text)
+		for _, template := range templates.FindAllStringSubmatch(whole, -1) {
+			whole = strings.ReplaceAll(whole, `{{ template "`+template[1]+`" }}`, strings.TrimSpace(template[2]))
+		}
+		for _, section := range strings.Split("\n"+whole, "\n-- name: ")[1:] {
 			name, statement, _ := strings.Cut(section, "\n")
 			all[name] = statement
 		}
