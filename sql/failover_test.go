@@ -3,6 +3,7 @@ package sql_test
 import (
 	"context"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -42,6 +43,29 @@ func TestMigrateUp_WorksOnAStandbyPromotedAtOnce(t *testing.T) {
 		require.NoError(t, migrate.Up(t.Context(), conn, nil))
 		requireWork(t, promote(t, conn, standby))
 	}
+}
+
+// gateLogged is the migration since which a promotion does not break the gate.
+const gateLogged = 18
+
+func TestMigrateUp_RepairsAGateThatAPromotionHasBroken(t *testing.T) {
+	t.Parallel()
+	primary := must.Get(sqltest.StartCluster(t.Context(), sqltest.Options{})).In(t)
+	t.Cleanup(func() { require.NoError(t, primary.Stop()) })
+	standby := must.Get(primary.Standby(t.Context())).In(t)
+	t.Cleanup(func() { require.NoError(t, standby.Stop()) })
+	before := connect(t, primary.URL("postgres"), nil)
+	require.NoError(t, migrate.To(t.Context(), before, gateLogged-1, nil))
+
+	pool := promote(t, before, standby)
+	conn := connect(t, standby.URL("postgres"), nil)
+	require.Eventually(t, func() bool {
+		_, err := conn.Exec(t.Context(), "select nextval('pgdispatch.gate')")
+		return err != nil && !strings.Contains(err.Error(), "read-only")
+	}, 30*time.Second, 10*time.Millisecond, "the promotion breaks it")
+
+	require.NoError(t, migrate.Up(t.Context(), conn, nil))
+	requireWork(t, pool)
 }
 
 // promote promotes a standby as soon as it has replayed what its primary has committed.

@@ -1,12 +1,15 @@
 -- The gate is logged. The first page of an unlogged sequence may be missing on a standby that is promoted: then nobody
--- could read the gate, and every insert failed. Created anew, because such a sequence cannot be altered either; with its
--- privileges, because others use it before `pgdispatch migrate up` grants them.
+-- could read the gate, and every insert failed. Such a sequence cannot be altered either, so it is created anew, with its
+-- privileges, because others use it before `pgdispatch migrate up` grants them. A whole one is altered: clients that are
+-- about to read it would not find a new one.
 do $$
 declare
     granted constant aclitem[] := (select c.relacl from pg_class c where c.oid = 'pgdispatch.gate'::regclass);
     of_owner constant regrole := (select c.relowner from pg_class c where c.oid = 'pgdispatch.gate'::regclass);
     statement text;
 begin
+    alter sequence pgdispatch.gate set logged;
+exception when internal_error then -- bad magic number
     drop sequence pgdispatch.gate;
     create sequence pgdispatch.gate maxvalue 2;
     execute format('alter sequence pgdispatch.gate owner to %s', of_owner);
