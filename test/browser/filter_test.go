@@ -46,7 +46,7 @@ func TestTokensAreSuggestedWhileTheyAreTyped(t *testing.T) {
 	require.Empty(t, p.violations())
 	p.press(kb.Enter)
 	require.Equal(t, "status:", p.typed())
-	await(t, func() bool { return len(p.suggested()) == 8 }, "the statuses are suggested")
+	await(t, func() bool { return len(p.suggested()) == 10 }, "the statuses are suggested")
 	p.enter("fa")
 	shows("status:FAILED ")
 	p.press(kb.ArrowDown, kb.Enter)
