@@ -52,7 +52,7 @@ grant execute on function pgdispatch.missing_in(text, uuid), pgdispatch.vanished
 -- roles that write items or executions: the tables' checks of a row and of a move
 grant execute on function
     pgdispatch.item_stage(text, boolean, text, timestamptz, timestamptz, timestamptz, timestamptz, text),
-    pgdispatch.item_times_hold(timestamptz, timestamptz, timestamptz, timestamptz, timestamptz, timestamptz, timestamptz)
+    pgdispatch.refuse_item_times(timestamptz, timestamptz, timestamptz)
     to pgdispatch_dispatcher, pgdispatch_enqueuer, pgdispatch_operator;
 
 -- enqueuer

@@ -65,31 +65,34 @@ begin
 end;
 $$;
 
--- function: item_times_hold
--- A constraint: whether every time of an item can be read. Names those that clients set. In plpgsql, as item_stage is.
-create or replace function pgdispatch.item_times_hold(run_at timestamptz, created_at timestamptz, claimed_at timestamptz,
-    lease_expires_at timestamptz, dispatched_at timestamptz, finished_at timestamptz, start_before timestamptz) returns boolean
+-- function: refuse_item_times
+-- Part of the constraint times_hold, for an item with a time that cannot be read: names the column, if clients set it.
+-- Returns false otherwise.
+create or replace function pgdispatch.refuse_item_times(run_at timestamptz, created_at timestamptz, start_before timestamptz)
+returns boolean
 language plpgsql immutable parallel safe
 as $$
 declare
     first constant timestamptz := '2000-01-01 00:00Z';
     last constant timestamptz := '2200-01-01 00:00Z';
 begin
-    if least(run_at, created_at, claimed_at, lease_expires_at, dispatched_at, finished_at, start_before) >= first
-       and greatest(run_at, created_at, claimed_at, lease_expires_at, dispatched_at, finished_at, start_before) <= last then
-        return true;
-    elsif run_at not between first and last then
+    if run_at not between first and last then
         raise exception 'run_at % is out of range: it must be between the years 2000 and 2200', run_at
             using errcode = 'PGD08', hint = 'Omit run_at to run immediately.';
-    elsif start_before not between first and last then
+    end if;
+
+    if start_before not between first and last then
         raise exception 'start_before % is out of range: it must be between the years 2000 and 2200', start_before
             using errcode = 'PGD14', hint = 'Omit it to start the item at any time.';
-    elsif created_at not between first and last then
+    end if;
+
+    if created_at not between first and last then
         raise exception 'an insert must not set status, attempts, errors, claims, leases or times of an item: pgdispatch sets them'
             using errcode = 'PGD07',
                   hint = 'Set only workspace_id, workflow_definition_id, params, priority, run_at, idempotency_key, traceparent, '
                       'start_options, limit_key, start_before, workflow_id.';
     end if;
+
     return false;
 end;
 $$;

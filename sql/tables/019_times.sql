@@ -4,11 +4,16 @@
 -- One row with a time that no replica can read, written past the triggers, would stop each claim, sweep and list that reads
 -- it, for all workspaces.
 
-{{ template "function item_times_hold" . }}
+{{ template "function refuse_item_times" . }}
 
+-- Every change of an item evaluates this constraint. So it calls a function only for an item that it rejects.
 alter table pgdispatch.workflow_execution_queue drop constraint if exists times_hold;
-alter table pgdispatch.workflow_execution_queue add constraint times_hold check (pgdispatch.item_times_hold(
-    run_at, created_at, claimed_at, lease_expires_at, dispatched_at, finished_at, start_before)) not valid;
+alter table pgdispatch.workflow_execution_queue add constraint times_hold check (
+    least(run_at, created_at, claimed_at, lease_expires_at, dispatched_at, finished_at, start_before)
+        >= timestamptz '2000-01-01 00:00Z'
+    and greatest(run_at, created_at, claimed_at, lease_expires_at, dispatched_at, finished_at, start_before)
+        <= timestamptz '2200-01-01 00:00Z'
+    or pgdispatch.refuse_item_times(run_at, created_at, start_before)) not valid;
 alter table pgdispatch.workflow_execution_queue validate constraint times_hold;
 
 alter table pgdispatch.workflow_executions drop constraint if exists times_hold;

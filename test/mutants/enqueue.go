@@ -35,7 +35,7 @@ var enqueuing = []mutant{
 			"exists"}},
 		"./sql", "TestAReplacementWaitsForTheClaimThatIsUnderWay"},
 	{"times of an item have a range", "one row that is written past the triggers stops every claim",
-		[]edit{{"sql function item_times_hold", "return false;", "return true;"}},
+		[]edit{{"sql function refuse_item_times", "return false;", "return true;"}},
 		"./sql", "TestTimes_ThatNobodyCanReadAreRefusedPastTheTriggers"},
 	{"a call that takes a key goes first", "an older value replaces a newer one",
 		[]edit{{"sql function replace_waiting", "where q.execution_id = execution) for no key update;",
