@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,15 +23,21 @@ type Reach struct {
 	// Probe makes a cheap request to Temporal. A temporal.NamespaceError is an answer.
 	Probe func(ctx context.Context) error
 	// Limit is how long Temporal may stay silent before it counts as unreachable, and how long it may refuse a namespace
-	// that it has accepted. It is probed every Limit/4.
+	// that it has accepted. It is probed every Limit/4, and every Limit/20 while that fails.
 	Limit time.Duration
+	// Found is called when Temporal answers again after it was unreachable. May be nil.
+	Found func()
 	Log   *slog.Logger
 
 	reached  atomic.Bool
 	answered atomic.Int64          // when the last answered probe was sent, in Unix nanoseconds
 	failure  atomic.Pointer[error] // of the last probe; nil if it was answered
 	refusal  atomic.Pointer[temporal.NamespaceError]
-	accepted time.Time // when Temporal last accepted the namespace; only Run uses it
+
+	// Only Run uses these.
+	accepted time.Time // when Temporal last accepted the namespace
+	heard    time.Time // when Temporal last answered a probe, or when Run began
+	lost     error     // why Temporal cannot be reached; nil if it can
 }
 
 // Reached reports whether Temporal answers. It is false until the first answer.
@@ -68,49 +75,98 @@ func (r *Reach) Refused() error {
 
 // Run probes Temporal until ctx is cancelled, then returns nil.
 func (r *Reach) Run(ctx context.Context) error {
-	last, complained := time.Now(), false
-	var cause error
-	var silent time.Time // when Temporal had last answered before this time
-	ask := time.NewTimer(0)
+	var probes sync.WaitGroup
+	defer probes.Wait()
+	results := make(chan probeResult)
+	r.heard = time.Now()
+
+	next := time.NewTimer(0)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ask.C:
-		}
-		sent := time.Now()
-		err := r.ask(ctx)
-		var refusal temporal.NamespaceError
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err == nil, errors.As(err, &refusal):
-			silent, last = last, time.Now()
-			r.failure.Store(nil)
-			r.answered.Store(sent.UnixNano())
-			r.reached.Store(true)
-			if complained {
-				complained = false
-				r.Log.InfoContext(ctx, "Temporal is reachable again; resuming watches", "after_ms",
-					time.Since(silent).Milliseconds(), "error", cause, "remedy", reachRemedy)
+
+		// A probe that hangs does not delay the next one, which may use a connection that works again.
+		case <-next.C:
+			sent := time.Now()
+			probes.Go(func() {
+				result := probeResult{sent: sent, err: r.ask(ctx)}
+				select {
+				case results <- result:
+				case <-ctx.Done():
+				}
+			})
+			next.Reset(r.pause())
+
+		case result := <-results:
+			if ctx.Err() != nil {
+				return nil
 			}
-			r.judge(ctx, refusal)
-		case time.Since(last) >= r.Limit && !complained:
-			complained = true
-			r.failure.Store(&err)
-			r.reached.Store(false)
-			cause = err
-			message, remedy := "Temporal is unreachable; releasing watches to other replicas", reachRemedy
-			var codec *temporal.CodecError
-			if errors.As(err, &codec) {
-				message, remedy = "The codec server is unreachable; releasing watches to other replicas", codec.Remedy()
+			failedBefore := r.failure.Load() != nil
+			r.record(ctx, result)
+			if !failedBefore && r.failure.Load() != nil {
+				next.Reset(r.pause())
 			}
-			r.Log.WarnContext(ctx, message, "error", err, "remedy", remedy)
-		default:
-			r.failure.Store(&err)
 		}
-		ask.Reset(r.Limit / 4)
 	}
+}
+
+// probeResult is how a probe ended, and when it was sent.
+type probeResult struct {
+	sent time.Time
+	err  error
+}
+
+// pause returns the time between two probes. It is short while they fail, because it delays all starts after an outage.
+func (r *Reach) pause() time.Duration {
+	if r.failure.Load() != nil {
+		return r.Limit / 20
+	}
+	return r.Limit / 4
+}
+
+// record takes over the result of a probe.
+func (r *Reach) record(ctx context.Context, result probeResult) {
+	var refusal temporal.NamespaceError
+	switch {
+	case result.err == nil, errors.As(result.err, &refusal):
+		silent := r.heard
+		r.heard = time.Now()
+		r.failure.Store(nil)
+		r.answered.Store(max(r.answered.Load(), result.sent.UnixNano()))
+		r.reached.Store(true)
+		if r.lost != nil {
+			r.Log.InfoContext(ctx, "Temporal is reachable again; resuming watches", "after_ms",
+				time.Since(silent).Milliseconds(), "error", r.lost, "remedy", reachRemedy)
+			r.lost = nil
+			if r.Found != nil {
+				r.Found()
+			}
+		}
+		r.judge(ctx, refusal)
+
+	case result.sent.Before(r.Answered()):
+		// A later probe was answered.
+
+	default:
+		r.failure.Store(&result.err)
+		if time.Since(r.heard) >= r.Limit && r.lost == nil {
+			r.lose(ctx, result.err)
+		}
+	}
+}
+
+// lose records that Temporal cannot be reached.
+func (r *Reach) lose(ctx context.Context, err error) {
+	r.lost = err
+	r.reached.Store(false)
+
+	message, remedy := "Temporal is unreachable; releasing watches to other replicas", reachRemedy
+	var codec *temporal.CodecError
+	if errors.As(err, &codec) {
+		message, remedy = "The codec server is unreachable; releasing watches to other replicas", codec.Remedy()
+	}
+	r.Log.WarnContext(ctx, message, "error", err, "remedy", remedy)
 }
 
 // judge records what an answered probe said about the namespace. The refusal is empty if it is served.

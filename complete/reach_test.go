@@ -18,16 +18,16 @@ import (
 
 // reaching runs a Reach of 10 s; the test answers its probe.
 func reaching(t *testing.T, probe func(ctx context.Context, at time.Duration) error,
-	test func(r *Reach, log *logtest.Book)) {
+	test func(r *Reach, log *logtest.Book, found *atomic.Int64)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		began, log := time.Now(), &logtest.Book{}
-		r := &Reach{Limit: 10 * time.Second, Log: slog.New(log),
+		began, log, found := time.Now(), &logtest.Book{}, &atomic.Int64{}
+		r := &Reach{Limit: 10 * time.Second, Log: slog.New(log), Found: func() { found.Add(1) },
 			Probe: func(ctx context.Context) error { return probe(ctx, time.Since(began)) }}
 		looptest.Run(t, r.Run)
 		synctest.Wait()
-		test(r, log)
+		test(r, log, found)
 	})
 }
 
@@ -37,7 +37,7 @@ func TestReachIsLostAfterItsLimitAndFoundAtOnce(t *testing.T) {
 			return errors.New("connection refused")
 		}
 		return nil
-	}, func(r *Reach, log *logtest.Book) {
+	}, func(r *Reach, log *logtest.Book, _ *atomic.Int64) {
 		require.True(t, r.Reached())
 		looptest.Pass(time.Minute + 7*time.Second)
 		require.True(t, r.Reached(), "the limit is not reached yet")
@@ -72,11 +72,32 @@ func TestReachIsLostWhereNothingIsAnswered(t *testing.T) {
 		}
 		<-ctx.Done() // an open but dead connection
 		return ctx.Err()
-	}, func(r *Reach, log *logtest.Book) {
+	}, func(r *Reach, log *logtest.Book, _ *atomic.Int64) {
 		looptest.Pass(12 * time.Second)
 		require.False(t, r.Reached())
 		require.Equal(t, []string{"probe timed out after 3.333333333s: context deadline exceeded"},
 			log.Errors(slog.LevelWarn))
+	})
+}
+
+func TestReach_FindsTemporalHalfASecondAfterAnOutageInWhichProbesHang(t *testing.T) {
+	reaching(t, func(ctx context.Context, at time.Duration) error {
+		if at < time.Second || at >= 45*time.Second {
+			return nil
+		}
+		<-ctx.Done() // what was sent during the outage is never answered
+		return ctx.Err()
+	}, func(r *Reach, _ *logtest.Book, found *atomic.Int64) {
+		looptest.Pass(45*time.Second - time.Millisecond)
+		require.False(t, r.Reached())
+		require.Zero(t, found.Load())
+		looptest.Pass(500*time.Millisecond + time.Millisecond)
+		require.True(t, r.Reached())
+		require.EqualValues(t, 1, found.Load())
+
+		looptest.Pass(time.Second)
+		require.NoError(t, r.Err(), "probes of the outage that time out after its end are no failures")
+		require.Nil(t, r.failure.Load())
 	})
 }
 
@@ -87,7 +108,7 @@ func TestARefusedNamespaceIsNoOutageAndIsLoggedOnce(t *testing.T) {
 			return missing
 		}
 		return nil
-	}, func(r *Reach, log *logtest.Book) {
+	}, func(r *Reach, log *logtest.Book, _ *atomic.Int64) {
 		require.Equal(t, missing, r.Refused(), "at once, if it was never accepted")
 		looptest.Pass(59 * time.Minute)
 		require.Equal(t, missing, r.Refused())
@@ -111,7 +132,7 @@ func TestANamespaceIsRefusedForAWhileBeforeItCounts(t *testing.T) {
 			return temporal.NamespaceError("Request unauthorized.")
 		}
 		return nil
-	}, func(r *Reach, _ *logtest.Book) {
+	}, func(r *Reach, _ *logtest.Book, _ *atomic.Int64) {
 		for range 2 * 60 {
 			looptest.Pass(time.Second)
 			require.NoError(t, r.Refused())
@@ -130,7 +151,7 @@ func TestOneFailedProbeIsNoOutage(t *testing.T) {
 			return errors.New("connection reset")
 		}
 		return nil
-	}, func(r *Reach, log *logtest.Book) {
+	}, func(r *Reach, log *logtest.Book, _ *atomic.Int64) {
 		for range 100 {
 			looptest.Pass(time.Second)
 			require.True(t, r.Reached())

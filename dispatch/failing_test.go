@@ -103,6 +103,35 @@ func TestWhileTemporalAnswersNothingNoItemIsTriedToFindOut(t *testing.T) {
 	})
 }
 
+func TestDispatcher_DoesNotWaitAfterAnOutageForAStartThatHangs(t *testing.T) {
+	bubble(t, 4, func(t *testing.T, d *desk) {
+		const outage = probeRarely + 7*time.Second // an item is being tried as it ends
+		var answered atomic.Int64
+		d.Reached = func() bool { return answered.Load() != 0 }
+		d.Answered = func() time.Time { return time.Unix(0, answered.Load()) }
+		d.StartTimeout = 5 * time.Second
+		d.enqueue(10)
+		d.onStart = func(ctx context.Context, _ claim.Item) (string, error) {
+			if d.now() < outage {
+				<-ctx.Done()
+				return "", serviceerror.NewUnavailable("no answer")
+			}
+			return "run", nil
+		}
+		d.run()
+		looptest.Pass(outage)
+		require.Len(t, d.seen().claims, 2)
+
+		looptest.Pass(time.Millisecond)
+		answered.Store(time.Now().UnixNano())
+		d.rings("resume")
+		looptest.Pass(2*probeBase + 10*time.Millisecond)
+		require.Len(t, d.seen().reported, 9, "all but the one that hangs until its timeout")
+		looptest.Pass(d.StartTimeout)
+		require.Len(t, d.seen().reported, 10)
+	})
+}
+
 func TestAnAnswerToAProbeEndsAReportedOutageWithoutAnItem(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, d *desk) {
 		observer, answered := d.observed(), atomic.Int64{}

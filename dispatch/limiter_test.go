@@ -277,21 +277,26 @@ func TestFlappingTemporalCostsFewCalls(t *testing.T) {
 func TestBreakerTripsProbesOneAtATimeAndCloses(t *testing.T) {
 	t.Parallel()
 	var b breaker
-	now := time.Now()
+	now, never := time.Now(), time.Time{}
 	require.False(t, b.open())
-	require.Equal(t, 5, b.allows(now, 5, 3), "closed: all free workers")
+	require.Equal(t, 5, b.allows(now, never, 5, 3), "closed: all free workers")
 
 	b.trip(now)
 	require.True(t, b.open())
-	require.Zero(t, b.allows(now, 5, 0), "open: it pauses first")
-	require.Zero(t, b.allows(b.until.Add(-1), 5, 0))
-	require.Equal(t, 1, b.allows(b.until, 5, 0), "then it allows one probe")
-	require.Zero(t, b.allows(b.until, 5, 1), "no second probe while one is in flight")
-	require.Zero(t, b.allows(b.until, 0, 0))
+	require.Zero(t, b.allows(now, never, 5, 0), "open: it pauses first")
+	require.Zero(t, b.allows(b.until.Add(-1), never, 5, 0))
+	require.Equal(t, 1, b.allows(b.until, never, 5, 0), "then it allows one probe")
+	require.Zero(t, b.allows(b.until, never, 5, 1), "no second probe while one is in flight")
+	require.Zero(t, b.allows(b.until, never, 0, 0))
+
+	b.probes(b.until)
+	require.Zero(t, b.allows(b.until, b.until, 5, 1), "Temporal answered nothing that was sent later")
+	require.Equal(t, 1, b.allows(b.until, b.until.Add(1), 5, 1), "Temporal answers again, so the probe hangs")
+	require.Zero(t, b.allows(b.until, b.until.Add(1), 0, 1))
 
 	b.close()
 	require.False(t, b.open())
-	require.Equal(t, 5, b.allows(now, 5, 0))
+	require.Equal(t, 5, b.allows(now, never, 5, 0))
 
 	b.trip(now)
 	until := b.until

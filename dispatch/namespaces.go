@@ -84,12 +84,13 @@ func (s *namespaces) allows(now time.Time, free, workers int, expectsWork bool) 
 			n.breaker.postpone(now)
 		}
 	}
-	wanted := claim.Wanted{AtMost: s.connection.allows(now, free, workers-free), Fresh: s.fresh}
+	answered := s.lastAnswer()
+	wanted := claim.Wanted{AtMost: s.connection.allows(now, answered, free, workers-free), Fresh: s.fresh}
 	for name, n := range s.known {
 		if !n.limited() {
 			continue
 		}
-		n.allowed = n.limiter.allows(now, n.breaker.allows(now, wanted.AtMost, n.busy), expectsWork || n.held)
+		n.allowed = n.limiter.allows(now, n.breaker.allows(now, answered, wanted.AtMost, n.busy), expectsWork || n.held)
 		if !s.several(name) {
 			return claim.Wanted{AtMost: n.allowed, Fresh: s.fresh}
 		}
@@ -151,7 +152,13 @@ func (s *namespaces) took(now time.Time, wanted claim.Wanted, items []claim.Item
 		s.get(item.Lane()).busy++
 		given[item.Lane()]++
 	}
+	if len(items) > 0 {
+		s.connection.probes(now)
+	}
 	for name, n := range s.known {
+		if given[name] > 0 {
+			n.breaker.probes(now)
+		}
 		n.limiter.spend(now, given[name], given[name] == n.allowed)
 		allowed, limited := wanted.Namespaces[name]
 		n.held = limited && given[name] >= allowed
@@ -179,10 +186,7 @@ func (s *namespaces) throttled() bool {
 
 // paused returns how many namespaces accept no workflows, as far as known, and whether Temporal accepts none at all.
 func (s *namespaces) paused(now time.Time) (paused int, all bool) {
-	answered := time.Time{}
-	if s.answered != nil {
-		answered = s.answered()
-	}
+	answered := s.lastAnswer()
 	limits := map[string]int{}
 	for name, n := range s.known {
 		if n.breaker.refuses(now, answered) {
@@ -248,6 +252,14 @@ func (s *namespaces) refuses(namespace string) bool {
 	return s.refused != nil && namespace != "" && s.refused() == namespace
 }
 
+// lastAnswer returns when Temporal last answered a probe without an item, as far as known.
+func (s *namespaces) lastAnswer() time.Time {
+	if s.answered == nil {
+		return time.Time{}
+	}
+	return s.answered()
+}
+
 // answers reports whether Temporal answers the replica's own probes, as far as known.
 func (s *namespaces) answers() bool { return s.reached == nil || s.reached() }
 
@@ -286,6 +298,7 @@ type breaker struct {
 	backoff retry.Backoff // nil if closed
 	until   time.Time
 	tripped time.Time // time of the last failed probe
+	probed  time.Time // time of the last claim while it was open
 }
 
 func (b *breaker) open() bool { return b.backoff != nil }
@@ -300,7 +313,7 @@ func (b *breaker) trip(now time.Time) {
 		b.backoff = attempt.Backoff(probeBase, probeCap)
 	}
 	pause, _ := b.backoff.Next()
-	b.until, b.tripped = now.Add(pause), now
+	b.until, b.tripped, b.probed = now.Add(pause), now, now
 }
 
 // postpone delays the next probe by up to probeBase, because the probe would only hold up its item.
@@ -318,12 +331,22 @@ func (b *breaker) refuses(now, answered time.Time) bool {
 	return b.open() && !(answered.After(b.tripped) && now.Sub(b.tripped) >= quietAfter)
 }
 
+// probes records that items are started, which are probes if the breaker is open.
+func (b *breaker) probes(now time.Time) {
+	if b.open() {
+		b.probed = now
+	}
+}
+
 // allows returns how many items may be claimed now: free while the breaker is closed, one as a probe after each pause.
-func (b *breaker) allows(now time.Time, free, busy int) int {
+// An item that is being started postpones the next probe, unless Temporal has answered another probe since: what was
+// sent during an outage may hang until its timeout, long after the outage.
+func (b *breaker) allows(now, answered time.Time, free, busy int) int {
+	hangs := answered.After(b.probed)
 	switch {
 	case !b.open():
 		return free
-	case now.Before(b.until) || busy > 0:
+	case now.Before(b.until) || busy > 0 && !hangs:
 		return 0
 	default:
 		return min(free, 1)

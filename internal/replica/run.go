@@ -203,7 +203,8 @@ func (r *replica) openCodec() (codec *temporal.Codec, err error) {
 func (r *replica) wire(client *temporal.Client) {
 	component := func(name string) *slog.Logger { return r.log.With("component", name) }
 	r.temporal = client
-	r.reach = &complete.Reach{Probe: client.Probe, Limit: min(r.Lease/2, reachLimit), Log: component("watcher")}
+	r.reach = &complete.Reach{Probe: client.Probe, Limit: min(r.Lease/2, reachLimit),
+		Found: func() { r.wake.Ring("resume") }, Log: component("watcher")}
 	r.telemetry.Away = r.reach.Away
 	missing := &complete.Missing{Store: r.store, Temporal: client, Log: component("watcher")}
 	r.watcher = &complete.Watcher{
