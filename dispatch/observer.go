@@ -20,6 +20,8 @@ type Observer interface {
 	// Starting is called before a workflow is started, with the request to send. It may change the request's
 	// Traceparent. started is called with the result.
 	Starting(request *claim.Item) (started func(runID string, outcome engine.Outcome, err error))
+	// Fails is called before an item is settled as failed, with the outcome that ends it. It may not have been started.
+	Fails(item *claim.Item, outcome engine.Outcome)
 	// Settled is called after each settle other than a claim's.
 	Settled(began time.Time, verb claim.Verb, settled []int64, err error)
 	// Renewed is called after each heartbeat.
@@ -41,6 +43,7 @@ func (noObserver) Stalled(time.Duration)                          {}
 func (noObserver) Starting(*claim.Item) func(string, engine.Outcome, error) {
 	return func(string, engine.Outcome, error) {}
 }
+func (noObserver) Fails(*claim.Item, engine.Outcome)             {}
 func (noObserver) Settled(time.Time, claim.Verb, []int64, error) {}
 func (noObserver) Renewed(error)                                 {}
 func (noObserver) Lost(int64)                                    {}

@@ -58,6 +58,10 @@ func (f *fakeObserver) Starting(request *claim.Item) func(string, engine.Outcome
 	return func(runID string, outcome engine.Outcome, err error) { f.line("start %d: %s", request.ID, outcome) }
 }
 
+func (f *fakeObserver) Fails(item *claim.Item, outcome engine.Outcome) {
+	f.line("item %d fails: %s", item.ID, outcome)
+}
+
 func (f *fakeObserver) Settled(_ time.Time, verb claim.Verb, settled []int64, err error) {
 	f.line("%s %v %v", verb, settled, err)
 }
@@ -92,7 +96,7 @@ func TestTheObserverHearsOfEachStartSettleAndHeartbeat(t *testing.T) {
 		looptest.Pass(100 * time.Millisecond)
 		stop()
 		require.Subset(t, observer.lines,
-			[]string{"start 1: forgotten", "fail [1] <nil>", "start 2: panic", "retry [2] <nil>"})
+			[]string{"start 1: forgotten", "item 1 fails: forgotten", "fail [1] <nil>", "start 2: panic", "retry [2] <nil>"})
 	})
 }
 

@@ -64,6 +64,9 @@ func (r *run) handOver(ctx context.Context, lose context.CancelCauseFunc, item *
 			started: &started{Settlement: settlement, item: item, lease: lease}}
 	}
 	defer r.held.release(lease)
+	if settlement.Verb == claim.Fail {
+		r.observer.Fails(item, outcome)
+	}
 	if settleErr := r.settler.settle(settlement); settleErr != nil {
 		r.lost(item, settlement.Verb, settleErr)
 		return result{outcome: outcome, err: err, asked: asked, sent: began}

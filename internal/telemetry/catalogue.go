@@ -168,7 +168,7 @@ func (i *instruments) addHanding(m *maker) {
 		Meaning: "Time until Temporal answered a start."})
 	i.startFailures = m.counterBy(Metric{Name: "pgdispatch_start_failures_total", Unit: "starts", Label: "outcome",
 		Values: []string{"permanent", "retryable", "busy", "not_sent", "blocked", "unreached", "throttled", "unanswered",
-			"forgotten", "abandoned", "unregistered", "panic"},
+			"forgotten", "unregistered", "panic"},
 		Meaning: "Failed starts. docs/lifecycle.md explains the outcomes."})
 	i.itemAttempts = m.histogram(Metric{Name: "pgdispatch_item_attempts", Unit: "attempts", Buckets: tries,
 		Meaning: "Attempts of an item until it was dispatched or failed."})

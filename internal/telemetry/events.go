@@ -57,6 +57,13 @@ func (t *Telemetry) Starting(request *claim.Item) (started func(runID string, ou
 	}
 }
 
+// Fails implements dispatch.Observer.
+func (t *Telemetry) Fails(item *claim.Item, outcome engine.Outcome) {
+	if one := t.heldItems.of(*item); one != nil {
+		one.outcome = outcome
+	}
+}
+
 // Woken implements dispatch.Observer.
 func (t *Telemetry) Woken(source string) {
 	t.pulse.woken(source)

@@ -25,10 +25,10 @@ func TestEveryHandOverIsCountedOnceHoweverItEnds(t *testing.T) {
 	items := []claim.Item{
 		{ID: 1, Token: 1, AttemptCount: 1, Waited: time.Minute}, {ID: 2, Token: 1, AttemptCount: 3},
 		{ID: 3, Token: 1, Problem: "workspace not found"},
-		{ID: 4, Token: 1}, {ID: 5, Token: 1},
+		{ID: 4, Token: 1}, {ID: 5, Token: 1}, {ID: 6, Token: 1},
 	}
 	about.Claimed(time.Now(), claim.Batch{Items: items, Asked: 1, AtCapacity: []claim.Full{{}, {}}}, nil, nil)
-	require.Equal(t, 5, about.heldItems.held())
+	require.Equal(t, 6, about.heldItems.held())
 
 	settle := func(verb claim.Verb, ids ...int64) { about.Settled(time.Now(), verb, ids, nil) }
 	start(about, items[0], engine.Started)
@@ -36,6 +36,8 @@ func TestEveryHandOverIsCountedOnceHoweverItEnds(t *testing.T) {
 	start(about, items[1], engine.Permanent)
 	settle(claim.Fail, 2)
 	settle(claim.Fail, 3)
+	about.Fails(&items[5], engine.Abandoned) // without a start
+	settle(claim.Fail, 6)
 	start(about, items[3], engine.NotSent)
 	settle(claim.Release, 4)
 	require.InDelta(t, -1, value(t, about.Registry, "pgdispatch_claim_processing_seconds", ""), 0,
@@ -46,13 +48,14 @@ func TestEveryHandOverIsCountedOnceHoweverItEnds(t *testing.T) {
 	for name, want := range map[string]float64{
 		"pgdispatch_claims_total items": 1, "pgdispatch_claim_batch_size": 1, "pgdispatch_claim_processing_seconds": 1,
 		"pgdispatch_workspaces_at_capacity_total": 2,
-		"pgdispatch_items_dispatched_total":       1, "pgdispatch_settles_total fail": 2,
-		"pgdispatch_settles_total release": 1, "pgdispatch_item_attempts": 3,
+		"pgdispatch_items_dispatched_total":       1, "pgdispatch_settles_total fail": 3,
+		"pgdispatch_settles_total release": 1, "pgdispatch_item_attempts": 4,
 		"pgdispatch_items_failed_total refused": 1, "pgdispatch_items_failed_total workspace_not_found": 1,
+		"pgdispatch_items_failed_total abandoned":          1,
 		"pgdispatch_items_failed_total attempts_exhausted": 0,
 		"pgdispatch_start_failures_total permanent":        1, "pgdispatch_start_failures_total not_sent": 1,
 		"pgdispatch_wait_seconds":           1,
-		"pgdispatch_start_duration_seconds": 3, "pgdispatch_lease_losses_total": 2, "pgdispatch_settle_batch_size": 4,
+		"pgdispatch_start_duration_seconds": 3, "pgdispatch_lease_losses_total": 2, "pgdispatch_settle_batch_size": 5,
 	} {
 		requireValue(t, about, name, want)
 	}
