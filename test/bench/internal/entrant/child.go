@@ -121,6 +121,26 @@ func (s *starter) start(ctx context.Context, id int64, execution, workspace, def
 	return nil
 }
 
+// awaitEnd waits until a workflow has ended, as the SDK does.
+func (s *starter) awaitEnd(ctx context.Context, execution string) error {
+	request := &workflowservice.GetWorkflowExecutionHistoryRequest{
+		Namespace:              "default",
+		Execution:              &commonpb.WorkflowExecution{WorkflowId: "execution-" + execution},
+		WaitNewEvent:           true,
+		HistoryEventFilterType: enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
+	}
+	for {
+		response, err := s.service.GetWorkflowExecutionHistory(ctx, request)
+		if err != nil {
+			return fmt.Errorf("wait for workflow: %w", err)
+		}
+		if len(response.GetHistory().GetEvents()) > 0 {
+			return nil
+		}
+		request.NextPageToken = response.GetNextPageToken()
+	}
+}
+
 func jsonPayload(data []byte) *commonpb.Payload {
 	return &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: data}
 }

@@ -36,12 +36,17 @@ func (OrderArgs) Kind() string { return "order" }
 type orderWorker struct {
 	river.WorkerDefaults[OrderArgs]
 	starter *starter
+	waits   bool
 }
 
-// Work starts the workflow of one job.
+// Work starts the workflow of one job, and may wait for its end.
 func (w *orderWorker) Work(ctx context.Context, job *river.Job[OrderArgs]) error {
 	a := job.Args
-	return w.starter.start(ctx, job.ID, a.Execution, a.Workspace, a.Definition, string(a.Params))
+	err := w.starter.start(ctx, job.ID, a.Execution, a.Workspace, a.Definition, string(a.Params))
+	if err != nil || !w.waits {
+		return err
+	}
+	return w.starter.awaitEnd(ctx, a.Execution)
 }
 
 // RiverClient creates a client as a Go team would. Zero cooldown means River's default. With nil work the client only
@@ -75,7 +80,7 @@ func works(ctx context.Context, child lab.Child, s *starter) error {
 	}
 	defer pool.Close()
 	workers := river.NewWorkers()
-	river.AddWorker(workers, &orderWorker{starter: s})
+	river.AddWorker(workers, &orderWorker{starter: s, waits: child.Waits})
 	client, err := RiverClient(pool, child.Cooldown, child.Workers, workers)
 	if err != nil {
 		return err

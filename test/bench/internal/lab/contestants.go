@@ -31,6 +31,7 @@ type Child struct {
 	Async    bool          // floor: claims with synchronous_commit = off
 	Cooldown time.Duration // River's FetchCooldown; zero means its default
 	GzipOff  bool          // River: its Temporal client does not compress
+	Waits    bool          // River: its job waits for the workflow's end
 	Workers  int           // River's MaxWorkers, or goroutines of the raw stub
 	Count    int           // number of starts that the raw stub sends
 }

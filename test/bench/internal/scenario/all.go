@@ -21,9 +21,10 @@ func All(o Options) []*Scenario {
 	if o.Soak == 0 {
 		o.Soak = DefaultSoak
 	}
-	return []*Scenario{Enqueue(), SlowFlush(), Draining(), Idle(), Signals(), Paced(), Single(), Greatest(),
-		Drain(), SlowDrain(),
+	return []*Scenario{
+		Lives(), LifeDrain(), Turns(), // what users have; the others are parts of it
+		Enqueue(), SlowFlush(), Draining(), Idle(), Signals(), Paced(), Single(), Greatest(), Drain(), SlowDrain(),
 		Vain(), Claims(), Keys(), Arrive(), ClaimCost(), Loading(), Snapshot(o.Hold), View(), Tenants(), Cost(), Herd(),
-		Rest(),
-		Watches(), Instructions(), Soak(o.Soak)}
+		Rest(), Watches(), Instructions(), Soak(o.Soak),
+	}
 }
