@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// lifeTime is how long each workflow runs.
-	lifeTime = 500 * time.Millisecond
+	// lifeTime is how long each workflow runs, and drainLifeTime how long in a drain, where a longer one would measure how
+	// many workflows a contestant watches at once.
+	lifeTime, drainLifeTime = 500 * time.Millisecond, 50 * time.Millisecond
 	// lifeTenants is the number of workspaces, and lifeLimit the limit of each.
 	lifeTenants, lifeLimit = 1000, 20
 	// waitingWorkers is the number of River's workers that start a workflow and wait for its end.
@@ -179,7 +180,7 @@ func LifeDrain() *Scenario {
 	s := &Scenario{
 		Name: "lifedrain", Title: "Draining with ends",
 		Text: fmt.Sprintf("20,000 items wait, spread as in the scenario before; each workflow runs for %s. The rate is that "+
-			"of items whose ends are recorded, from the first start to the last end.", lifeTime),
+			"of items whose ends are recorded, from the first start to the last end.", drainLifeTime),
 		Columns: []Column{{"rate", "lives/s"}, {"cpu", "database CPU µs an item"}},
 		Charts:  []Chart{{"rate", "Draining with ends", "lives/s"}},
 		Limit:   4 * time.Minute,
@@ -211,7 +212,7 @@ func lifeDrainEntrant(name string, colour int, c contestant, tenants tenancy,
 		if c.template == lab.Ours {
 			c.maxClaims = drainWorkers
 		}
-		s, err := t.live(ctx, c, tenants, frontend.Options{CloseAfter: lifeTime})
+		s, err := t.live(ctx, c, tenants, frontend.Options{CloseAfter: drainLifeTime})
 		if err != nil {
 			return err
 		}
