@@ -28,6 +28,8 @@ const (
 	ttl = 5
 	// healthyTimeout bounds the wait until every node follows the primary. A node may have to be copied anew.
 	healthyTimeout = 90 * time.Second
+	// stuckAfter is when a cluster that is not healthy is taken for stuck: a healthy one needs some 10 s.
+	stuckAfter = 25 * time.Second
 	// interval is how often the cluster is asked.
 	interval = 50 * time.Millisecond
 	// askTimeout bounds one request to Patroni. A switchover is answered when it is done.
@@ -47,6 +49,8 @@ type Cluster struct {
 	Sync bool
 	// Nodes are the nodes, each of them primary at times.
 	Nodes []*Node
+	// Restarts is how often a leader's Patroni was restarted because the cluster was stuck.
+	Restarts int
 
 	dir           string
 	user          *syscall.Credential
@@ -278,13 +282,27 @@ func (c *Cluster) AwaitOther(ctx context.Context, former *Node) error {
 }
 
 // AwaitHealthy waits until there is a primary, every other node follows it, and one of them synchronously if it must.
+// If the cluster is stuck, it restarts the leader's Patroni as an operator would, and its Postgres goes on: Patroni 3.0
+// may, after a freeze, refuse for ever to name a synchronous standby ("Synchronous replication key updated by someone
+// else").
 func (c *Cluster) AwaitHealthy(ctx context.Context) error {
+	restartAt := time.Now().Add(stuckAfter)
 	return await(ctx, "every node follows the primary", func() error {
 		members, err := c.members(ctx)
-		if err != nil {
+		if err == nil {
+			err = healthy(members, c.Sync)
+		}
+		if err == nil || time.Now().Before(restartAt) {
 			return err
 		}
-		return healthy(members, c.Sync)
+
+		restartAt = time.Now().Add(stuckAfter)
+		leader := c.Leader(ctx)
+		if leader == nil {
+			return err
+		}
+		c.Restarts++
+		return errors.Join(err, leader.KillPatroni(), leader.Start())
 	})
 }
 

@@ -30,6 +30,18 @@ type Mode struct {
 	Sync, Hosts bool
 }
 
+// hostsLimit replaces Options.Limit for replicas with a list of hosts. Nobody tells them who is primary:
+// they stay with a former primary until it is gone, and try a frozen one for their connection timeout of 5 s.
+const hostsLimit = 2*apart + 5*time.Second
+
+// limit returns how long starts may stay away in this mode once acknowledgements are back.
+func (m Mode) limit(proxied time.Duration) time.Duration {
+	if m.Hosts {
+		return max(proxied, hostsLimit)
+	}
+	return proxied
+}
+
 // Modes are all modes.
 var Modes = []Mode{
 	{Name: "sync", Sync: true}, {Name: "async"},
@@ -46,7 +58,7 @@ type Options struct {
 	Events int
 	// Modes are the modes to run.
 	Modes []Mode
-	// Limit is how long starts may stay away once acknowledgements are back.
+	// Limit is how long starts may stay away once acknowledgements are back, for replicas that connect to the proxy.
 	Limit time.Duration
 	// Rate is how many items are inserted per second.
 	Rate float64
@@ -62,6 +74,8 @@ type Result struct {
 	audit.Findings
 	// Violations are what must not have happened.
 	Violations []string
+	// Restarts is how often Patroni had to be restarted because it was stuck.
+	Restarts int
 }
 
 // Outcome is what a run showed.
@@ -115,8 +129,8 @@ func Do(ctx context.Context, o Options) (outcome *Outcome, err error) {
 		if err != nil {
 			return outcome, fmt.Errorf("%s: %w", mode.Name, err)
 		}
-		result := Result{Mode: mode, Findings: audit.Check(*record)}
-		result.Violations = result.Findings.Violations(mode.Sync, o.Limit)
+		result := Result{Mode: mode, Findings: audit.Check(*record), Restarts: r.lab.Cluster.Restarts}
+		result.Violations = result.Findings.Violations(mode.Sync, mode.limit(o.Limit))
 		outcome.Results = append(outcome.Results, result)
 	}
 	outcome.Length = time.Since(began)
