@@ -4,6 +4,7 @@ package cluster
 import (
 	"context"
 	"embed"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ const (
 	// healthyTimeout bounds the wait until every node follows the primary. A node may have to be copied anew.
 	healthyTimeout = 90 * time.Second
 	// stuckAfter is when a cluster that is not healthy is taken for stuck: a healthy one needs some 10 s.
-	stuckAfter = 25 * time.Second
+	stuckAfter = 20 * time.Second
 	// interval is how often the cluster is asked.
 	interval = 50 * time.Millisecond
 	// askTimeout bounds one request to Patroni. A switchover is answered when it is done.
@@ -49,8 +50,8 @@ type Cluster struct {
 	Sync bool
 	// Nodes are the nodes, each of them primary at times.
 	Nodes []*Node
-	// Restarts is how often a leader's Patroni was restarted because the cluster was stuck.
-	Restarts int
+	// Stuck is how often Patroni did not name a synchronous standby by itself: see AwaitHealthy.
+	Stuck int
 
 	dir           string
 	user          *syscall.Credential
@@ -282,28 +283,35 @@ func (c *Cluster) AwaitOther(ctx context.Context, former *Node) error {
 }
 
 // AwaitHealthy waits until there is a primary, every other node follows it, and one of them synchronously if it must.
-// If the cluster is stuck, it restarts the leader's Patroni as an operator would, and its Postgres goes on: Patroni 3.0
-// may, after a freeze, refuse for ever to name a synchronous standby ("Synchronous replication key updated by someone
-// else").
+// If the cluster is stuck, it removes Patroni's note of the synchronous standby, as an operator would: after a freeze
+// Patroni 3.0 may keep that of the former primary and refuse for ever to name another one ("Synchronous replication key
+// updated by someone else"). The primary acknowledges nothing meanwhile, so that nothing can be lost by it.
 func (c *Cluster) AwaitHealthy(ctx context.Context) error {
-	restartAt := time.Now().Add(stuckAfter)
+	removeAt := time.Now().Add(stuckAfter)
 	return await(ctx, "every node follows the primary", func() error {
 		members, err := c.members(ctx)
 		if err == nil {
 			err = healthy(members, c.Sync)
 		}
-		if err == nil || time.Now().Before(restartAt) {
+		if err == nil || !c.Sync || time.Now().Before(removeAt) {
 			return err
 		}
 
-		restartAt = time.Now().Add(stuckAfter)
-		leader := c.Leader(ctx)
-		if leader == nil {
-			return err
-		}
-		c.Restarts++
-		return errors.Join(err, leader.KillPatroni(), leader.Start())
+		removeAt = time.Now().Add(stuckAfter)
+		c.Stuck++
+		return errors.Join(err, c.removeSync(ctx))
 	})
+}
+
+// removeSync removes what Patroni has noted in etcd about the synchronous standby.
+func (c *Cluster) removeSync(ctx context.Context) error {
+	key := base64.StdEncoding.EncodeToString([]byte("/service/failover/sync"))
+	err := ask(ctx, http.MethodPost, "http://"+c.etcdAddress+"/v3/kv/deleterange", fmt.Sprintf(`{"key": %q}`, key),
+		askTimeout, nil)
+	if err != nil {
+		return fmt.Errorf("remove the note of the synchronous standby: %w", err)
+	}
+	return nil
 }
 
 func healthy(members []member, sync bool) error {

@@ -33,8 +33,9 @@ func (o *Outcome) Markdown() string {
 
 	b.WriteString("\n")
 	for _, r := range o.Results {
-		if r.Restarts > 0 {
-			_, _ = fmt.Fprintf(&b, "- %s: Patroni was stuck and had to be restarted, %d times.\n", r.Name, r.Restarts)
+		if r.Stuck > 0 {
+			_, _ = fmt.Fprintf(&b, "- %s: Patroni named no synchronous standby until its note of the last one was removed, "+
+				"%d times.\n", r.Name, r.Stuck)
 		}
 		for _, v := range r.Violations {
 			_, _ = fmt.Fprintf(&b, "- VIOLATION in %s: %s\n", r.Name, v)

@@ -74,8 +74,8 @@ type Result struct {
 	audit.Findings
 	// Violations are what must not have happened.
 	Violations []string
-	// Restarts is how often Patroni had to be restarted because it was stuck.
-	Restarts int
+	// Stuck is how often Patroni had to be helped: see cluster.AwaitHealthy.
+	Stuck int
 }
 
 // Outcome is what a run showed.
@@ -129,7 +129,7 @@ func Do(ctx context.Context, o Options) (outcome *Outcome, err error) {
 		if err != nil {
 			return outcome, fmt.Errorf("%s: %w", mode.Name, err)
 		}
-		result := Result{Mode: mode, Findings: audit.Check(*record), Restarts: r.lab.Cluster.Restarts}
+		result := Result{Mode: mode, Findings: audit.Check(*record), Stuck: r.lab.Cluster.Stuck}
 		result.Violations = result.Findings.Violations(mode.Sync, mode.limit(o.Limit))
 		outcome.Results = append(outcome.Results, result)
 	}
