@@ -26,7 +26,7 @@ type Primary struct {
 	newest timeline
 	// refusedSince is when a timeline was first refused since a connection to the newest was made. Zero if none was.
 	refusedSince time.Time
-	refusedAt    time.Time // the last time
+	refusedAt    time.Time            // the last time
 	sessions     map[net.Conn]session // the open ones outside of pools
 }
 

@@ -284,8 +284,8 @@ func (c *Cluster) AwaitOther(ctx context.Context, former *Node) error {
 
 // AwaitHealthy waits until there is a primary, every other node follows it, and one of them synchronously if it must.
 // If the cluster is stuck, it removes Patroni's note of the synchronous standby, as an operator would: after a freeze
-// Patroni 3.0 may keep that of the former primary and refuse for ever to name another one ("Synchronous replication key
-// updated by someone else"). The primary acknowledges nothing meanwhile, so that nothing can be lost by it.
+// Patroni 3.0 may abandon the promotion, return to the former primary, keep the note of the abandoned one, and refuse
+// for ever to name a synchronous standby ("Synchronous replication key updated by someone else").
 func (c *Cluster) AwaitHealthy(ctx context.Context) error {
 	removeAt := time.Now().Add(stuckAfter)
 	return await(ctx, "every node follows the primary", func() error {
