@@ -57,7 +57,7 @@ test: ## lint, and run all tests with the race detector on a real Postgres and T
 	PGDISPATCH_LONG=1 go test -run 'TestNoInterleaving|TestEveryRule' ./notify
 	cd cmd/devstack && $(GOTEST) ./internal/... && go test -timeout 10m .
 	cd test && $(GOTEST) -count=1 -run LoseNothing ./simulation # its goroutines on several processors
-	cd test && $(GOTEST) -count=1 -parallel 4 ./e2e ./internal/... ./bench/internal/... ./chaos/... ./deploy/... ./mutants/...
+	cd test && $(GOTEST) -count=1 -parallel 4 ./e2e ./internal/... ./bench/internal/... ./chaos/... ./deploy/... ./failover/... ./mutants/...
 	$(MAKE) --no-print-directory upgrade browser
 
 FIRST   ?= 0
@@ -121,6 +121,15 @@ chaos-tools: ## install libfaketime and PgBouncer for some faults of make chaos,
 .PHONY: chaos
 chaos: failpoint devstack ## inject faults around three replicas and check every invariant; CHAOS_MINUTES, SEED; writes test/chaos/report.md
 	go run -C test ./chaos -pgdispatch $(CURDIR)/bin/pgdispatch-failpoint -devstack $(CURDIR)/bin/devstack $(if $(SEED),-seed $(SEED))
+
+.PHONY: failover-tools
+failover-tools: ## install Patroni, etcd and HAProxy for make failover, without starting their services, on Debian as root
+	.ci/failover-tools
+
+.PHONY: failover
+failover: failover-tools build devstack ## change the primary of a Patroni cluster in every way, and check that nothing is lost; EVENTS, SEED, MODES
+	go run -C test ./failover -pgdispatch $(CURDIR)/bin/pgdispatch -devstack $(CURDIR)/bin/devstack \
+		$(if $(EVENTS),-events $(EVENTS)) $(if $(SEED),-seed $(SEED)) $(if $(MODES),-modes $(MODES))
 
 .PHONY: mutants
 mutants: ## remove each guard and check that a named test fails; takes about 4 minutes; prints a table

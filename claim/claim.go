@@ -162,6 +162,8 @@ type Batch struct {
 	Asked, Vain int
 	// Statements counts the statements of this claim.
 	Statements Statements
+	// Unsent means that the claim had nothing to send: that it succeeded does not mean that Postgres answers.
+	Unsent bool
 	// Unannounced is the number of workspaces with due items for which no notification or look had reported them.
 	Unannounced int
 	// Flush is an upper bound on the duration of the commit; it includes one round trip. Zero if it was not measured.

@@ -41,7 +41,8 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 	if m.seen != "" {
 		m.schedule.Tell(m.now())
 	}
-	if !m.applyNotifications(wanted.Named) || wanted.Look || m.seen == "" {
+	looks := !m.applyNotifications(wanted.Named) || wanted.Look || m.seen == ""
+	if looks {
 		if batch.Unannounced, err = s.look(ctx); err != nil {
 			return batch, nil, fmt.Errorf("%s: %w", claimVerb, err)
 		}
@@ -52,6 +53,7 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 	want := schedule.Want{Free: wanted.AtMost, Holding: wanted.Holding, Reserved: wanted.Reserved, Fresh: wanted.Fresh,
 		Limited: len(wanted.Namespaces) > 0, Careful: m.careful()}
 	proposal := m.schedule.Propose(m.now(), want)
+	batch.Unsent = !looks && proposal.Empty() && len(started) == 0
 	switch {
 	case !proposal.Empty():
 		settled, err = s.send(ctx, started, wanted, proposal, &batch)

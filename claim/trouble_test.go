@@ -164,3 +164,22 @@ func TestAStatementTimeoutOfTheRoleCorruptsNothing(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.Len(t, b.claim(2).Items, 2)
 }
+
+// Such a claim succeeds while Postgres is away, and must not end an outage.
+func TestClaim_SaysThatItHasSentNothing(t *testing.T) {
+	b := newBench(t)
+	require.False(t, b.want(Wanted{AtMost: 1}).Unsent, "the first one looks")
+	require.True(t, b.want(Wanted{AtMost: 1}).Unsent)
+	require.False(t, b.want(Wanted{AtMost: 1, Look: true}).Unsent)
+
+	b.Insert(b.Shop.Shop, 2)
+	items := b.want(Wanted{AtMost: 1, Look: true}).Items
+	require.Len(t, items, 1)
+	require.False(t, b.want(Wanted{AtMost: 1}).Unsent, "it knows of the other item")
+	batch, _, err := b.SettleAndClaim(t.Context(), settlementsOf(items, Dispatched), Wanted{})
+	require.NoError(t, err)
+	require.False(t, batch.Unsent, "it settles")
+
+	b.Conns.Close()
+	require.True(t, b.want(Wanted{}).Unsent)
+}

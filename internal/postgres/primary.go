@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,10 +22,16 @@ import (
 //
 // The zero value is ready to use. It is safe for concurrent use.
 type Primary struct {
-	mu       sync.Mutex
-	newest   timeline
-	sessions map[net.Conn]session // the open ones outside of pools
+	mu     sync.Mutex
+	newest timeline
+	// refusedSince is when a timeline was first refused since a connection to the newest was made. Zero if none was.
+	refusedSince time.Time
+	refusedAt    time.Time            // the last time
+	sessions     map[net.Conn]session // the open ones outside of pools
 }
+
+// abandonedAfter is how long only earlier timelines than the newest must have been found until one of them is accepted.
+const abandonedAfter = 10 * time.Second
 
 // session is a connection outside of a pool. Its PgConn may only be used by its owner.
 type session struct {
@@ -70,10 +77,26 @@ func (p *Primary) admit(ctx context.Context, conn *pgconn.PgConn) error {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if found.precedes(p.newest) {
-		return &FormerPrimaryError{found.number, p.newest.number}
+	if err := p.judge(found, time.Now()); err != nil {
+		return err
 	}
 	conn.CustomData()[ofConnection] = found
+	return nil
+}
+
+// judge refuses a timeline that precedes the newest, unless only such were found for abandonedAfter: a failover manager
+// may abandon a promotion and return to the former primary. The caller must hold mu.
+func (p *Primary) judge(found timeline, now time.Time) error {
+	if found.precedes(p.newest) {
+		if p.refusedSince.IsZero() || now.Sub(p.refusedAt) >= abandonedAfter/2 { // a refusal of long ago says nothing
+			p.refusedSince = now
+		}
+		p.refusedAt = now
+		if now.Sub(p.refusedSince) < abandonedAfter {
+			return &FormerPrimaryError{found.number, p.newest.number}
+		}
+	}
+	p.refusedSince = time.Time{}
 	if p.newest != found {
 		p.newest = found
 		p.closeFormer()

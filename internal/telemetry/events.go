@@ -161,7 +161,9 @@ func (i interval) seconds() float64 { return i.ended.Sub(i.began).Seconds() }
 
 // measureClaim measures a claim and begins to track its items.
 func (t *Telemetry) measureClaim(took interval, batch claim.Batch, err error) {
-	t.failed("claim", err)
+	if !batch.Unsent {
+		t.failed("claim", err)
+	}
 	t.instruments.workspacesAtCapacity.add(len(batch.AtCapacity))
 	t.instruments.unannounced.add(batch.Unannounced)
 	if err == nil && batch.Asked == 0 && len(batch.Items) == 0 {

@@ -82,6 +82,21 @@ func TestAnItemThatIsClaimedAgainIsNotTakenForItsFormerSelf(t *testing.T) {
 	require.Equal(t, 1, about.heldItems.held())
 }
 
+// A claim without anything to ask succeeds while Postgres is away.
+func TestTelemetry_TakesOnlyStatementsForAnswers(t *testing.T) {
+	t.Parallel()
+	about, _ := measured(t)
+	answers := 0
+	about.Answered = func() { answers++ }
+
+	about.Claimed(time.Now(), claim.Batch{Unsent: true}, nil, nil)
+	about.Claimed(time.Now(), claim.Batch{}, nil, errors.New("connection refused"))
+	require.Zero(t, answers)
+
+	about.Claimed(time.Now(), claim.Batch{}, nil, nil)
+	require.Equal(t, 1, answers)
+}
+
 func TestClaimsWithoutALockAreToldFromOtherFailures(t *testing.T) {
 	t.Parallel()
 	about, _ := measured(t)

@@ -2,6 +2,9 @@ package main
 
 // databases: other people's databases neither change what an item means nor are used by mistake.
 var databases = []mutant{
+	{"an abandoned promotion is forgotten", "replicas refuse for ever the only primary that there is",
+		[]edit{{"postgres.Primary.judge", "if now.Sub(p.refusedSince) < abandonedAfter {", "if true {"}},
+		"./internal/postgres", "TestPrimary_ReturnsToAFormerPrimaryOnceThePromotionIsAbandoned"},
 	{"text is UTF-8", "a role's client_encoding puts other bytes into workflows",
 		[]edit{{"internal/postgres/settings.go", `"client_encoding": "UTF8", `, ""}},
 		"./internal/postgres", "TestConnect_SetsWhatAnswersDependOn"},
@@ -48,10 +51,10 @@ var databases = []mutant{
 			"a.backend_xmin is not null"}},
 		"./internal/operate", "TestPins_NameAnOpenTransactionThatReadsOrWrites"},
 	{"a former primary is refused", "a replica connects again to a former primary that still accepts writes",
-		[]edit{{"postgres.Primary.admit", "if found.precedes(p.newest) {", "if false {"}},
+		[]edit{{"postgres.Primary.judge", "if found.precedes(p.newest) {", "if false {"}},
 		"./internal/postgres", "TestPrimary_LeavesAFormerPrimaryForThePromotedOne"},
 	{"sessions on a former primary are closed", "a replica goes on listening on a former primary",
-		[]edit{{"postgres.Primary.admit", "p.closeFormer()", ""}},
+		[]edit{{"postgres.Primary.judge", "p.closeFormer()", ""}},
 		"./internal/postgres", "TestPrimary_LeavesAFormerPrimaryForThePromotedOne"},
 	{"a pool leaves a former primary", "a replica goes on claiming on a former primary",
 		[]edit{{"postgres.Primary.prepareConn", "return !of.precedes(p.newest), nil", "return of != timeline{}, nil"}},

@@ -1,0 +1,1 @@
+select execution_id::text from pgdispatch.workflow_execution_queue
