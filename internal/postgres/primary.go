@@ -31,7 +31,9 @@ type Primary struct {
 }
 
 // abandonedAfter is how long only earlier timelines than the newest must have been found until one of them is accepted.
-const abandonedAfter = 10 * time.Second
+// A promoted server that restarts after a crash should be back by then: while it lives, the former primary must not be
+// used.
+const abandonedAfter = 30 * time.Second
 
 // session is a connection outside of a pool. Its PgConn may only be used by its owner.
 type session struct {
