@@ -359,7 +359,12 @@ func (c *Cluster) Switchover(ctx context.Context) error {
 		return errors.New("switch over: there is no primary")
 	}
 	body := fmt.Sprintf(`{"leader": %q}`, leader.Name)
-	if err := ask(ctx, http.MethodPost, leader.api("/switchover"), body, switchTimeout, nil); err != nil {
+
+	// Patroni refuses while it trusts no standby, such as right after a restart of the primary. Nothing has happened then.
+	err := await(ctx, "Patroni accepts a switchover", func() error {
+		return ask(ctx, http.MethodPost, leader.api("/switchover"), body, switchTimeout, nil)
+	})
+	if err != nil {
 		return fmt.Errorf("switch over: %w", err)
 	}
 	return c.AwaitOther(ctx, leader)
