@@ -71,24 +71,34 @@ func cost(ctx context.Context, t *Turn, s *stage, until string) error {
 	if err := s.awaitNone(ctx, until); err != nil {
 		return err
 	}
-	if err := s.endProcesses(); err != nil {
-		return err
-	}
-	s.db.Pool.Reset()
-	if err := sleepUntil(ctx, time.Now().Add(time.Second)); err != nil {
-		return err
-	}
-	after, err := s.usage(ctx)
+	items := float64(len(sent))
+	after, err := s.divide(ctx, t, before, items)
 	if err != nil {
 		return err
 	}
-	items := float64(len(sent))
-	t.Figures["wal"] = (after.wal - before.wal) / items
-	t.Figures["dead"] = float64(after.updated+after.deletions-before.updated-before.deletions) / items
 	t.Figures["hot"] = float64(after.heapOnly-before.heapOnly) / items
-	t.Figures["transactions"] = float64(after.transactions-before.transactions) / items
 	t.Figures["cpu"] = float64((after.cpu - before.cpu).Microseconds()) / items
 	return nil
+}
+
+// divide ends the contestant, whose backends then report their counters, and divides what was written by the items. It
+// returns the usage in the end.
+func (s *stage) divide(ctx context.Context, t *Turn, before usage, items float64) (after usage, err error) {
+	if err := s.endProcesses(); err != nil {
+		return after, err
+	}
+	s.db.Pool.Reset()
+	if err := sleepUntil(ctx, time.Now().Add(time.Second)); err != nil {
+		return after, err
+	}
+
+	if after, err = s.usage(ctx); err != nil {
+		return after, err
+	}
+	t.Figures["wal"] = (after.wal - before.wal) / items
+	t.Figures["transactions"] = float64(after.transactions-before.transactions) / items
+	t.Figures["dead"] = float64(after.updated+after.deletions-before.updated-before.deletions) / items
+	return after, nil
 }
 
 // Cost measures what an item costs the database.

@@ -152,27 +152,8 @@ func (s *stage) lives(ctx context.Context, t *Turn, rate float64) error {
 		t.Notes = append(t.Notes, fmt.Sprintf("Items that were not started %s after the last insert are counted with that "+
 			"latency.", startsWithin))
 	}
-	return s.lifeCosts(ctx, t, before, float64(len(o.milliseconds)))
-}
-
-// lifeCosts ends the contestant, whose backends then report their counters, and divides what was used by the items.
-func (s *stage) lifeCosts(ctx context.Context, t *Turn, before usage, items float64) error {
-	if err := s.endProcesses(); err != nil {
-		return err
-	}
-	s.db.Pool.Reset()
-	if err := sleepUntil(ctx, time.Now().Add(time.Second)); err != nil {
-		return err
-	}
-
-	after, err := s.usage(ctx)
-	if err != nil {
-		return err
-	}
-	t.Figures["wal"] = (after.wal - before.wal) / items
-	t.Figures["transactions"] = float64(after.transactions-before.transactions) / items
-	t.Figures["dead"] = float64(after.updated+after.deletions-before.updated-before.deletions) / items
-	return nil
+	_, err = s.divide(ctx, t, before, float64(len(o.milliseconds)))
+	return err
 }
 
 // LifeDrain measures how fast a full queue is worked off if workflows end and are waited for.

@@ -27,11 +27,11 @@ const (
 	nodes = 3
 	// ttl is how many seconds a leader stays leader without renewing its key in etcd. Patroni renews it each second.
 	ttl = 5
-	// healthyTimeout bounds the wait until every node follows the primary. A node may have to be copied anew.
+	// healthyTimeout bounds the wait until every node follows the primary. Patroni may have to copy a node again.
 	healthyTimeout = 90 * time.Second
 	// stuckAfter is when a cluster that is not healthy is taken for stuck: a healthy one needs some 10 s.
 	stuckAfter = 20 * time.Second
-	// interval is how often the cluster is asked.
+	// interval is how often a wait looks.
 	interval = 50 * time.Millisecond
 	// askTimeout bounds one request to Patroni. A switchover is answered when it is done.
 	askTimeout, switchTimeout = 2 * time.Second, 30 * time.Second
@@ -273,7 +273,7 @@ func (c *Cluster) node(name string) *Node {
 
 // AwaitOther waits until another node than the given one is primary.
 func (c *Cluster) AwaitOther(ctx context.Context, former *Node) error {
-	return await(ctx, "another node is primary", func() error {
+	return Await(ctx, healthyTimeout, "another node is primary", func() error {
 		leader := c.Leader(ctx)
 		if leader == nil || leader == former {
 			return errors.New("there is none")
@@ -288,7 +288,7 @@ func (c *Cluster) AwaitOther(ctx context.Context, former *Node) error {
 // for ever to name a synchronous standby ("Synchronous replication key updated by someone else").
 func (c *Cluster) AwaitHealthy(ctx context.Context) error {
 	removeAt := time.Now().Add(stuckAfter)
-	return await(ctx, "every node follows the primary", func() error {
+	return Await(ctx, healthyTimeout, "every node follows the primary", func() error {
 		members, err := c.members(ctx)
 		if err == nil {
 			err = healthy(members, c.Sync)
@@ -334,8 +334,9 @@ func healthy(members []member, sync bool) error {
 	return nil
 }
 
-func await(ctx context.Context, what string, done func() error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, healthyTimeout, fmt.Errorf("not within %s", healthyTimeout))
+// Await calls done until it returns nil, and fails after limit.
+func Await(ctx context.Context, limit time.Duration, what string, done func() error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
 	defer cancel()
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -361,7 +362,7 @@ func (c *Cluster) Switchover(ctx context.Context) error {
 	body := fmt.Sprintf(`{"leader": %q}`, leader.Name)
 
 	// Patroni refuses while it trusts no standby, such as right after a restart of the primary. Nothing has happened then.
-	err := await(ctx, "Patroni accepts a switchover", func() error {
+	err := Await(ctx, healthyTimeout, "Patroni accepts a switchover", func() error {
 		return ask(ctx, http.MethodPost, leader.api("/switchover"), body, switchTimeout, nil)
 	})
 	if err != nil {

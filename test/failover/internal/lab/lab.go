@@ -27,8 +27,6 @@ const (
 	replicas = 3
 	// patience bounds each wait: a lease of 30 s may have to end, and a node to be copied.
 	patience = 90 * time.Second
-	// interval is how often a wait looks.
-	interval = 100 * time.Millisecond
 	// stopTimeout is how long a replica may take to end.
 	stopTimeout = 45 * time.Second
 	// queryTimeout bounds a query of the harness.
@@ -136,7 +134,7 @@ func (l *Lab) Load(ctx context.Context) error {
 	for n := range writers {
 		var t task
 		name := fmt.Sprintf("tenant %d", n+1)
-		err := await(ctx, "the database accepts "+name, func() error {
+		err := cluster.Await(ctx, patience, "the database accepts "+name, func() error {
 			return l.session(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 				return conn.QueryRow(ctx, query("workspace"), name, workflowType, taskQueue).Scan(&t.workspace, &t.definition)
 			})
@@ -175,7 +173,7 @@ func (l *Lab) Alive() (err error) {
 func (l *Lab) Finish(ctx context.Context, r *audit.Record) error {
 	r.Writes = l.Writer.Stop()
 	l.Writer = nil
-	err := await(ctx, "every item has started", func() (err error) {
+	err := cluster.Await(ctx, patience, "every item has started", func() (err error) {
 		if r.Rows, err = l.rows(ctx); err != nil {
 			return err
 		}
@@ -236,23 +234,4 @@ func (l *Lab) Close() (err error) {
 		err = errors.Join(err, l.temporal.Process().Kill())
 	}
 	return err
-}
-
-// await calls done until it returns nil.
-func await(ctx context.Context, what string, done func() error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
-	defer cancel()
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		err := done()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait until %s: %w: %w", what, context.Cause(ctx), err)
-		case <-tick.C:
-		}
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgdispatch/pgdispatch/test/failover/internal/audit"
+	"github.com/pgdispatch/pgdispatch/test/failover/internal/cluster"
 )
 
 const (
@@ -58,7 +59,7 @@ func (w *Writer) Stop() []audit.Write {
 
 // AwaitAcknowledged waits until as many inserts of the given time and later are acknowledged.
 func (w *Writer) AwaitAcknowledged(ctx context.Context, since time.Time, inserts int) error {
-	return await(ctx, "inserts are acknowledged", func() error {
+	return cluster.Await(ctx, patience, "inserts are acknowledged", func() error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		n := 0
