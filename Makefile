@@ -58,7 +58,7 @@ test: ## lint, and run all tests with the race detector on a real Postgres and T
 	cd cmd/devstack && $(GOTEST) ./internal/... && go test -timeout 10m .
 	cd test && $(GOTEST) -count=1 -run LoseNothing ./simulation # its goroutines on several processors
 	cd test && $(GOTEST) -count=1 -parallel 4 ./e2e ./internal/... ./bench/internal/... ./chaos/... ./deploy/... ./failover/... ./mutants/...
-	$(MAKE) --no-print-directory upgrade browser
+	$(MAKE) --no-print-directory -j 2 --output-sync upgrade browser
 
 FIRST   ?= 0
 SEEDS   ?= 1

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -113,6 +114,9 @@ func startBrowser(profile string) (stop func(), err error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.UserDataDir(profile),
 		// Chromium must not look up anything else.
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"))
+	if path, err := exec.LookPath("chromium-headless-shell"); err == nil { // Debian's name, which chromedp does not know
+		options = append(options, chromedp.ExecPath(path))
+	}
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root
 	}

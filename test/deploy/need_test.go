@@ -25,6 +25,8 @@ var packages = map[string][]string{
 	"chromium":          {"bin/chromium"},
 	"chromium-browser":  {"bin/chromium-browser"},
 	"pgbouncer":         {"usr/sbin/pgbouncer"},
+
+	"chromium-headless-shell": {"bin/chromium-headless-shell"},
 }
 
 // bare is a machine without any program but Go and those that are added: its PATH is one directory of stubs.
@@ -141,13 +143,14 @@ func TestNeedInstallsExactlyWhatIsMissingAsRootOnDebian(t *testing.T) {
 		goal, has, want string
 	}{
 		"everything to run":  {"run", "", all},
-		"everything to test": {"test", "", all + " chromium pgbouncer"},
-		"the compiler": {"test", "make postgresql postgresql-client ca-certificates chromium pgbouncer",
+		"everything to test": {"test", "", all + " chromium-headless-shell pgbouncer"},
+		"the compiler": {"test", "make postgresql postgresql-client ca-certificates chromium-headless-shell pgbouncer",
 			"gcc libc6-dev"},
-		"Chromium":        {"test", all + " pgbouncer", "chromium"},
-		"PgBouncer":       {"test", all + " chromium", "pgbouncer"},
-		"nothing to run":  {"run", all, ""},
-		"nothing to test": {"test", all + " chromium pgbouncer", ""},
+		"Chromium":         {"test", all + " pgbouncer", "chromium-headless-shell"},
+		"Chromium's shell": {"test", all + " pgbouncer chromium", "chromium-headless-shell"},
+		"PgBouncer":        {"test", all + " chromium-headless-shell", "pgbouncer"},
+		"nothing to run":   {"run", all, ""},
+		"nothing to test":  {"test", all + " chromium-headless-shell pgbouncer", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -181,7 +184,7 @@ func TestNeedPrintsTheOneCommandElsewhere(t *testing.T) {
 	}{
 		"Debian, not root": {(*bare).debian, "test", "missing: " + strings.Replace(missingToTest, "; Chromium",
 			"; certificates, to download Go modules; Chromium", 1) + "\nrun: sudo apt-get update && sudo apt-get install -y " +
-			"make gcc libc6-dev postgresql postgresql-client ca-certificates chromium pgbouncer\n"},
+			"make gcc libc6-dev postgresql postgresql-client ca-certificates chromium-headless-shell pgbouncer\n"},
 		"Ubuntu, not root": {func(m *bare) {
 			m.debian()
 			m.install("make", "gcc", "postgresql", "postgresql-client", "ca-certificates")
@@ -300,7 +303,7 @@ func TestNeedSaysWhatAptGetCouldNotInstall(t *testing.T) {
 	m.install("make", "gcc", "postgresql", "postgresql-client", "ca-certificates")
 	_, errs, code := m.needs("test")
 	require.Equal(t, 1, code)
-	require.Equal(t, "apt-get failed: install chromium pgbouncer\n", errs)
+	require.Equal(t, "apt-get failed: install chromium-headless-shell pgbouncer\n", errs)
 	m.program("apt-get", "exit 0")
 	_, errs, code = m.needs("test")
 	require.Equal(t, 1, code)
