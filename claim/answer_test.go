@@ -29,7 +29,7 @@ func (b *bench) answersWith(function, part, by string) {
 	}
 }
 
-// byProcedure makes every claim of the shop one that claim_single declines.
+// byProcedure makes every claim of the shop one that claim_plain declines.
 func (b *bench) byProcedure() {
 	b.Execute("update pgdispatch.workspaces set max_starts_per_second = 1000")
 }

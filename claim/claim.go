@@ -194,17 +194,17 @@ type Batch struct {
 	LookAgainIn time.Duration
 }
 
-// Statements counts claims by the statement that was sent: the one for a single key queue, which does all that most
-// claims need, or the procedure. Declined are those of a key queue that took nothing and left their claim to the
+// Statements counts claims by the statement that was sent: the one for plain key queues, which does all that most
+// claims need, or the procedure. Declined are those of the first that took nothing and left their claim to the
 // procedure, which is counted as well.
-type Statements struct{ Single, Declined, Procedure int }
+type Statements struct{ Plain, Declined, Procedure int }
 
-func (s *Statements) count(single, declined bool) {
+func (s *Statements) count(plain, declined bool) {
 	switch {
 	case declined:
 		s.Declined++
-	case single:
-		s.Single++
+	case plain:
+		s.Plain++
 	default:
 		s.Procedure++
 	}
@@ -244,8 +244,12 @@ type Store struct {
 	CanWatch func(executions int) bool
 	// SetBack is called when a claim finds that Postgres' clock was set back. It must not block. Nil disables it.
 	SetBack func()
+	// Full is called when a claim finds that items wait for a slot of a workspace that is at its limit: see AwaitsSlot. It
+	// must not block. Nil disables it.
+	Full func()
 
 	memory memory
+	demand demand
 	// isolate makes claims name their isolation, because the default is not READ COMMITTED. Only behind a transaction
 	// pooler, which takes no such setting.
 	isolate bool

@@ -83,6 +83,10 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 		batch.AtCapacity = append(batch.AtCapacity,
 			Full{WorkspaceID: uuid.UUID(f.Workspace).String(), Active: f.Active, Limit: f.Limit})
 	}
+	s.demand.note(&batch)
+	if len(batch.AtCapacity) > 0 && s.Full != nil {
+		s.Full()
+	}
 	batch.More, batch.Capped = m.schedule.Ready(now), m.schedule.Capped()
 	if next := m.schedule.Next(now); !next.IsZero() {
 		batch.LookAgainIn = max(next.Sub(now), 0)
@@ -126,8 +130,8 @@ func (m *memory) reopen(namespaces map[string]int) {
 // send settles and claims, and applies the answer to the memory.
 func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p schedule.Proposal,
 	batch *Batch) (settled []int64, err error) {
-	single := s.memory.isSingle(wanted, p)
-	settled, declined, err := s.sendOne(ctx, single, started, wanted, p, nil, batch)
+	plain := s.memory.isPlain(wanted, p)
+	settled, declined, err := s.sendOne(ctx, plain, started, wanted, p, nil, batch)
 	if declined && err == nil && s.memory.seen != "" {
 		wanted.Quiet = true                                   // it has just looked
 		p = s.memory.schedule.Propose(s.memory.now(), p.Want) // with what it found
@@ -139,11 +143,11 @@ func (s *Store) send(ctx context.Context, started []Settlement, wanted Wanted, p
 	return settled, err
 }
 
-// sendOne is send with one of two statements: claim_single if single is true, and claim otherwise. It reports
-// whether claim_single declined the proposal, which leaves the claim to be made by the other one. If head is not nil,
+// sendOne is send with one of two statements: claim_plain if plain is true, and claim otherwise. It reports
+// whether claim_plain declined the proposal, which leaves the claim to be made by the other one. If head is not nil,
 // sendOne sets it to the item that a claim of a single item was about to take, even if that claim fails. What settled
 // names is committed, even if there is an error.
-func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, wanted Wanted, p schedule.Proposal,
+func (s *Store) sendOne(ctx context.Context, plain bool, started []Settlement, wanted Wanted, p schedule.Proposal,
 	head *refusedHead, batch *Batch) (settled []int64, declined bool, err error) {
 	m := &s.memory
 	asked := time.Now()
@@ -162,7 +166,7 @@ func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, 
 	}
 	answer := claimAnswer{deadline: asked.Add(s.Lease)}
 	var rows []claimed
-	s.queueClaim(statements, single, wanted, p, head, &rows)
+	s.queueClaim(statements, plain, wanted, p, head, &rows)
 	var changes []news
 	looks := !wanted.Quiet && asked.Sub(m.lookedAt) > lookAgain
 	if looks {
@@ -179,7 +183,7 @@ func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, 
 	_, isCallers := s.Pool.(pgx.Tx) // whose isolation can change no more
 	if postgres.HasCode(err, requiresReadCommitted) && !s.isolate && !isCallers {
 		s.isolate = true
-		return s.sendOne(ctx, single, started, wanted, p, head, batch)
+		return s.sendOne(ctx, plain, started, wanted, p, head, batch)
 	}
 	if err != nil {
 		explained := postgres.Explain(ctx, s.Pool, claimVerb, err)
@@ -195,7 +199,7 @@ func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, 
 		return settled, false, s.release(ctx, err)
 	}
 	declined = answer.standing.Declined
-	batch.Statements.count(single, declined)
+	batch.Statements.count(plain, declined)
 	if len(started) == 0 && !looks && len(answer.items) > 0 {
 		batch.Flush = max(time.Since(asked)-time.Duration(answer.standing.Took)*time.Microsecond, 0)
 	}
@@ -214,15 +218,15 @@ func (s *Store) sendOne(ctx context.Context, single bool, started []Settlement, 
 }
 
 // queueClaim adds one of the two statements to a batch, which sets rows and head to their answers.
-func (s *Store) queueClaim(statements *pgx.Batch, single bool, wanted Wanted, p schedule.Proposal, head *refusedHead,
+func (s *Store) queueClaim(statements *pgx.Batch, plain bool, wanted Wanted, p schedule.Proposal, head *refusedHead,
 	rows *[]claimed) {
 	read := func(found pgx.Rows) (err error) {
 		*rows, err = postgres.Collect(found, pgx.RowToStructByName[claimed])
 		return err
 	}
-	if single {
+	if plain {
 		statements.Queue(sql.Text("lock_claims"))
-		statements.Queue(sql.Text("claim_single"), s.singleArgs(p)...).Query(read)
+		statements.Queue(sql.Text("claim_plain"), s.plainArgs(p)...).Query(read)
 		return
 	}
 	namespace, proposal := postgres.OrNull(s.Namespace), s.memory.proposed(wanted, p)
@@ -238,14 +242,20 @@ func (s *Store) queueClaim(statements *pgx.Batch, single bool, wanted Wanted, p 
 	statements.Queue(sql.Text("claim"), s.Owner, s.Lease, s.watcher(p.AtMost), namespace, proposal).Query(read)
 }
 
-// isSingle reports whether claim_single may serve a proposal: see sql/claim/single.sql.
-func (m *memory) isSingle(wanted Wanted, p schedule.Proposal) bool {
-	if len(p.Entries) != 1 || p.Unanswered > 0 || len(wanted.Namespaces) > 0 || m.careful() ||
+// isPlain reports whether claim_plain may serve a proposal: see sql/claim/plain.sql.
+func (m *memory) isPlain(wanted Wanted, p schedule.Proposal) bool {
+	if len(p.Entries) == 0 || p.Unanswered > 0 || len(wanted.Namespaces) > 0 || m.careful() ||
 		p.Epoch == (schedule.Epoch{}) {
 		return false
 	}
-	e := p.Entries[0]
-	return e.Key == "" && !e.Burst && !e.Rated
+	workspaces := make(map[schedule.WorkspaceID]bool, len(p.Entries))
+	for _, e := range p.Entries {
+		if e.Key != "" || e.Burst || e.Rated || workspaces[e.Workspace] {
+			return false
+		}
+		workspaces[e.Workspace] = true
+	}
+	return true
 }
 
 // unread releases what a claim has taken if err is that its answer could not be read.
@@ -267,12 +277,22 @@ func (s *Store) release(ctx context.Context, err error) error {
 	return errors.Join(err, releaseErr)
 }
 
-// singleArgs returns the arguments of claim_single.
-func (s *Store) singleArgs(p schedule.Proposal) []any {
-	e := p.Entries[0]
+// plainArgs returns the arguments of claim_plain.
+func (s *Store) plainArgs(p schedule.Proposal) []any {
+	var (
+		workspaces               []schedule.WorkspaceID
+		priorities, items, helds []int
+		dues                     []time.Time
+		ids, floors, heldTos     []int64
+	)
+	for _, e := range p.Entries {
+		workspaces = append(workspaces, e.Workspace)
+		priorities, items = append(priorities, e.Priority), append(items, e.Items)
+		dues, ids = append(dues, e.From.Due), append(ids, e.From.ID)
+		floors, helds, heldTos = append(floors, e.Receipt.Floor), append(helds, e.Receipt.Held), append(heldTos, e.Receipt.To)
+	}
 	return []any{s.Owner, s.Lease, s.watcher(p.AtMost), uuid.UUID(p.Epoch).String(), p.AtMost, p.Leased.Held, p.Leased.To,
-		uuid.UUID(e.Workspace).String(), e.Priority, e.Items, e.From.Due, e.From.ID, e.Receipt.Floor, e.Receipt.Held,
-		e.Receipt.To, postgres.OrNull(s.Namespace)}
+		workspaces, priorities, items, dues, ids, floors, helds, heldTos, postgres.OrNull(s.Namespace)}
 }
 
 // apply stores the answer to a proposal in the memory and in the batch.

@@ -26,7 +26,7 @@ func TestClaim_DoesNotTakeAHiddenDefinitionForAMissingOne(t *testing.T) {
 					for _, item := range batch.Items {
 						all = append(all, item.Problem)
 					}
-					return all, batch.Statements.Single == 1
+					return all, batch.Statements.Plain == 1
 				}
 				problems() // begins the epoch, which the statement for a single queue needs
 				b.Execute("alter table pgdispatch." + table + " enable row level security")

@@ -117,9 +117,9 @@ func lie(t *testing.T, seed uint64) {
 	lies, single, declined, procedure := 0, 0, 0, 0
 	for _, l := range liars {
 		lies += l.lies
-		single, declined, procedure = single+l.sent.Single, declined+l.sent.Declined, procedure+l.sent.Procedure
+		single, declined, procedure = single+l.sent.Plain, declined+l.sent.Declined, procedure+l.sent.Procedure
 	}
-	t.Logf("%d claims with a falsified memory; %d of one key queue, %d that declined, %d by the procedure", lies, single,
+	t.Logf("%d claims with a falsified memory; %d plain, %d that declined, %d by the procedure", lies, single,
 		declined, procedure)
 	require.Positive(t, lies)
 	require.Positive(t, single)
@@ -139,7 +139,7 @@ func lie(t *testing.T, seed uint64) {
 // claim claims from the memory, from an invented proposal, or from a correct memory, and counts the statements.
 func (l *liar) claim(ctx context.Context) (batch Batch, err error) {
 	defer func() {
-		l.sent.Single += batch.Statements.Single
+		l.sent.Plain += batch.Statements.Plain
 		l.sent.Declined += batch.Statements.Declined
 		l.sent.Procedure += batch.Statements.Procedure
 	}()

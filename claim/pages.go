@@ -86,7 +86,9 @@ func (s *Store) learnPage(ctx context.Context, page unread, found []waiting, all
 	}
 	m.schedule.Load(all, changed.Changed)
 	m.unread = m.unread[1:]
-	m.turnPage(page, all, pageQueues)
+	if more := m.turnPage(page, all, pageQueues); !more && page.compares() {
+		s.demand.forget(&m.schedule)
+	}
 	return missed, nil
 }
 

@@ -41,9 +41,9 @@ func (b *bench) counting() *nodeReads {
 	return reads
 }
 
-// bothStatements runs a test with claim_single and with the procedure.
+// bothStatements runs a test with claim_plain and with the procedure.
 func bothStatements(t *testing.T, test func(t *testing.T, b *bench)) {
-	prepared := map[string]func(*bench){"single": func(*bench) {}, "procedure": (*bench).byProcedure}
+	prepared := map[string]func(*bench){"plain": func(*bench) {}, "procedure": (*bench).byProcedure}
 	must.Each(t, prepared, func(t *testing.T, prepare func(*bench)) {
 		b := newBench(t)
 		prepare(b)

@@ -19,6 +19,11 @@ const (
 	// endRest bounds the pause after a statement that recorded several ends. The pause is as long as the statement, so
 	// that claims and heartbeats have the database half of the time, and the next statement records more ends.
 	endRest = 5 * time.Millisecond
+	// endGather is how long an end for which nothing waits is held back, so that one statement records several. A
+	// statement costs Postgres several times what each further end adds to it.
+	endGather = 25 * time.Millisecond
+	// lastTimeout bounds recording the ends that waited for others when the replica stops.
+	lastTimeout = time.Second
 	// atMostEnds limits the ends in one statement, which locks their items.
 	atMostEnds = 100
 )
@@ -32,11 +37,17 @@ type EndStore interface {
 }
 
 // Ends is a Finisher that batches concurrent ends. It executes one statement at a time, unless one waits for a lock.
-// Ends that arrive meanwhile go into the next batch: a busy replica records batches, and an idle one each end at once.
+// Ends that arrive meanwhile go into the next batch. An end for which something may wait is recorded at once if no
+// statement is in progress. See MayWait for the others.
 type Ends struct {
-	store EndStore
-	saw   func(outcome string, err error)
-	comes chan ending
+	// MayWait reports whether nothing waits for what the end of an execution frees. Such an end waits up to endGather, so
+	// that one statement records several. It must not block. If nil, no end waits. Set it before Run.
+	MayWait func(executionID string) bool
+
+	store   EndStore
+	saw     func(outcome string, err error)
+	comes   chan ending
+	hurries chan struct{} // capacity 1
 }
 
 // ending is an end whose caller waits until it is recorded.
@@ -58,7 +69,15 @@ func NewEnds(store EndStore, saw func(outcome string, err error)) *Ends {
 	if saw == nil {
 		saw = func(string, error) {}
 	}
-	return &Ends{store: store, saw: saw, comes: make(chan ending)}
+	return &Ends{store: store, saw: saw, comes: make(chan ending), hurries: make(chan struct{}, 1)}
+}
+
+// Hurry records the ends that wait for others: something may wait for what they free. It does not block.
+func (e *Ends) Hurry() {
+	select {
+	case e.hurries <- struct{}{}:
+	default: // a hurry is pending
+	}
 }
 
 // Finish records an end like Postgres.Finish. If ctx is cancelled, the end may or may not be recorded.
@@ -92,30 +111,56 @@ func (e *Ends) finish(ctx context.Context, end Ended) (first bool, err error) {
 	return first, err
 }
 
-// Run records ends until ctx is cancelled, then returns nil. Cancel the callers of Finish, too; another replica finds
-// the ends that remain.
+// Run records ends until ctx is cancelled, and then those that have waited for others. It returns nil. Cancel the
+// callers of Finish, too; another replica finds the ends that remain.
 func (e *Ends) Run(ctx context.Context) error {
 	var under sync.WaitGroup
 	defer under.Wait()
 	turn := make(chan struct{}, 1)
+	turn <- struct{}{}
+	var batch []ending
+	var due time.Time // when the batch is to be recorded
 	for {
+		comes, ready, later := e.comes, turn, (<-chan time.Time)(nil)
+		if len(batch) == atMostEnds {
+			comes, due = nil, time.Time{}
+		}
+		if wait := time.Until(due); len(batch) == 0 || wait > 0 {
+			ready = nil // nothing is to be recorded yet
+			if len(batch) > 0 {
+				later = time.After(wait)
+			}
+		}
+
 		select {
 		case <-ctx.Done():
-			return nil
-		case first := <-e.comes:
-			select {
-			case turn <- struct{}{}:
-			case <-ctx.Done():
-				return nil
+			if len(batch) > 0 {
+				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
+				defer cancel()
+				e.record(last, batch)
 			}
-			batch, recorded := e.collect(first), make(chan struct{})
+			return nil
+		case end := <-comes:
+			until := time.Now()
+			if e.MayWait != nil && e.MayWait(end.ExecutionID) {
+				until = until.Add(endGather)
+			}
+			if batch = append(batch, end); len(batch) == 1 || until.Before(due) {
+				due = until
+			}
+		case <-e.hurries:
+			due = time.Time{}
+		case <-later:
+		case <-ready:
+			ends, recorded := e.collect(batch), make(chan struct{})
+			batch = nil
 			under.Go(func() {
 				defer close(recorded)
-				e.record(ctx, batch)
+				e.record(ctx, ends)
 			})
 			under.Go(func() {
-				untilNext(ctx, recorded, len(batch) > 1)
-				<-turn
+				untilNext(ctx, recorded, len(ends) > 1)
+				turn <- struct{}{}
 			})
 		}
 	}
@@ -139,9 +184,8 @@ func untilNext(ctx context.Context, recorded <-chan struct{}, rests bool) {
 	}
 }
 
-// collect adds the ends that are already waiting, up to atMostEnds.
-func (e *Ends) collect(first ending) []ending {
-	batch := []ending{first}
+// collect adds the ends that have arrived, up to atMostEnds.
+func (e *Ends) collect(batch []ending) []ending {
 	for len(batch) < atMostEnds {
 		select {
 		case next := <-e.comes:

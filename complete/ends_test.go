@@ -233,3 +233,64 @@ func TestWhoIsCancelledCancelsNobodyElse(t *testing.T) {
 		require.ErrorIs(t, err, gone, "Ends does not run")
 	})
 }
+
+// waiting runs a test in a bubble with running Ends whose statements take no time. Ends of executions named w... may
+// wait. stop ends Run.
+func waiting(t *testing.T, test func(t *testing.T, r *register, stop func())) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &register{}
+		r.Ends = NewEnds(registerStore{r}, nil)
+		r.MayWait = func(executionID string) bool { return executionID[0] == 'w' }
+		test(t, r, looptest.Run(t, r.Run))
+	})
+}
+
+func TestEnds_RecordTogetherWhatNothingWaitsFor(t *testing.T) {
+	waiting(t, func(t *testing.T, r *register, _ func()) {
+		r.say(t, "w1")
+		looptest.Pass(endGather - 2*time.Millisecond)
+		answers := r.say(t, "w2", "w3")
+		require.Empty(t, r.seen())
+		looptest.Pass(2 * time.Millisecond)
+		require.Equal(t, []string{"[w1 w2 w3]"}, r.seen(), "counted from the first")
+		require.NoError(t, <-answers["w2"])
+	})
+}
+
+func TestEnds_RecordAtOnceWhatSomethingMayWaitFor(t *testing.T) {
+	waiting(t, func(t *testing.T, r *register, _ func()) {
+		r.say(t, "w1")
+		r.say(t, "a")
+		require.Equal(t, []string{"[a w1]"}, r.seen())
+		r.say(t, "w2")
+		require.Len(t, r.seen(), 1)
+		r.Hurry()
+		synctest.Wait()
+		require.Equal(t, []string{"[a w1]", "w2"}, r.seen(), "something waits now")
+		r.Hurry()
+		r.say(t, "w3")
+		require.Len(t, r.seen(), 2, "a hurry is over once nothing is held back")
+	})
+}
+
+func TestEnds_RecordWhatWaitedWhenTheyStop(t *testing.T) {
+	waiting(t, func(t *testing.T, r *register, stop func()) {
+		r.say(t, "w1", "w2")
+		require.Empty(t, r.seen())
+		stop()
+		require.Equal(t, []string{"[w1 w2]"}, r.seen())
+	})
+}
+
+func TestEnds_HoldBackABoundedNumber(t *testing.T) {
+	waiting(t, func(t *testing.T, r *register, _ func()) {
+		ids := make([]string, atMostEnds)
+		for n := range ids {
+			ids[n] = fmt.Sprintf("w%03d", n)
+		}
+		r.say(t, ids...)
+		require.Len(t, r.seen(), 1)
+	})
+}

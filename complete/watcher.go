@@ -93,12 +93,17 @@ type Watcher struct {
 // watch is an execution that is watched or queued.
 type watch struct {
 	temporal.Execution
-	cancel context.CancelFunc // nil while in queue
+	workspace string             // see WatchSlot
+	cancel    context.CancelFunc // nil while in queue
 }
 
 // Watch starts watching an execution that this replica has just started. It does not block. Before Run, or if there is
 // no room, the execution is given up for other replicas.
-func (w *Watcher) Watch(execution temporal.Execution) {
+func (w *Watcher) Watch(execution temporal.Execution) { w.WatchSlot("", execution) }
+
+// WatchSlot is Watch for an execution whose end frees a slot of a workspace and nothing else that may be waited for.
+// SlotOf returns that workspace.
+func (w *Watcher) WatchSlot(workspaceID string, execution temporal.Execution) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.holds = true
@@ -113,13 +118,23 @@ func (w *Watcher) Watch(execution temporal.Execution) {
 		w.giveUp(execution.ID)
 		return
 	}
-	entry := &watch{Execution: execution}
+	entry := &watch{Execution: execution, workspace: workspaceID}
 	select {
 	case w.queue <- entry:
 		w.watching[execution.ID] = entry
 	default:
 		w.giveUp(execution.ID)
 	}
+}
+
+// SlotOf returns the workspace of which all that a watched execution's end frees is a slot. Empty if that is not known.
+func (w *Watcher) SlotOf(executionID string) (workspaceID string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if entry := w.watching[executionID]; entry != nil {
+		return entry.workspace
+	}
+	return ""
 }
 
 // HasRoom reports whether that many more executions can be watched.

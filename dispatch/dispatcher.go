@@ -135,7 +135,7 @@ type run struct {
 	repeating        int        // workers that repeat the start of an item which keeps its slot
 	started          []*started // their workers are free, their claims are not ended yet
 	settleAt         time.Time  // when to settle the started items at the latest
-	roomy            bool       // W allowed more items than this replica can take, as of the last claim
+	roomy            bool       // W allowed more items, half as many as there are workers, as of the last claim
 	expectsWork      bool       // a claim may find something
 	look             bool       // something may have changed that no hint names
 	moreDue          bool       // more is due than W or the workers allowed

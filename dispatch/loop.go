@@ -113,7 +113,7 @@ func (r *run) claim(ctx context.Context, wanted claim.Wanted, source string) {
 		r.dueAt = again
 	}
 	if batch.Asked > 0 {
-		r.roomy = batch.Room >= r.Workers
+		r.roomy = 2*batch.Room >= r.Workers
 	}
 	r.gather.plan(batch, r.sleeper.ended, r.sleeper.took, r.Workers)
 	r.looked(batch, wanted.AtMost, source)

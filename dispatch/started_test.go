@@ -93,7 +93,7 @@ func TestStartedItemsWaitForOthersToBeSettledWithThem(t *testing.T) {
 }
 
 func TestStartedItemsDoNotWaitWhileWIsNearlyUsedUp(t *testing.T) {
-	settles := gathered(t, 5, 9)
+	settles := gathered(t, 5, 4)
 	require.Len(t, settles, 5)
 	require.False(t, settles[0].inClaim)
 	require.Equal(t, time.Second, settles[0].at)

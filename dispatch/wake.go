@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,9 +17,10 @@ const (
 	// leastFlush and mostFlush bound the estimated duration of a flush.
 	leastFlush = 100 * time.Microsecond
 	mostFlush  = 2500 * time.Microsecond
-	// flushSamples is the number of claims whose shortest flush is the estimate. A sample includes a round trip and waits
-	// for the processor, which on a busy machine take much longer than the flush.
-	flushSamples = 32
+	// flushSpan is for how long at least a claim's flush counts; the shortest is the estimate. A sample includes a round
+	// trip and waits for the processor, which on a busy machine take much longer than the flush of the disk: only the
+	// shortest of many is near that.
+	flushSpan = 10 * time.Second
 	// rateSpan is the time constant of the commit rate.
 	rateSpan = 20 * time.Millisecond
 	// linger is how long the dispatcher stays awake without finding anything.
@@ -39,16 +39,16 @@ const (
 // costs enqueuers nothing. Only the claim loop uses it.
 type sleeper struct {
 	awake    bool
-	commits  rate            // commits of work, as far as known
-	flushes  []time.Duration // of the last claims, at most flushSamples
-	ended    time.Time       // end of the last claim
-	took     time.Duration   // duration of the last claim
-	found    bool            // whether the last claim returned items
-	foundAt  time.Time       // end of the last claim that returned items, or when the dispatcher woke
-	sleepAt  time.Time       // when sleep was first requested but not yet granted; zero if it is not pending
-	lookAt   time.Time       // when to look next; zero means on the next wake-up
-	busyAt   time.Time       // when all workers became busy; zero if one is free
-	leaveAt  time.Time       // when to leave duty because all are busy; zero if not planned
+	commits  rate          // commits of work, as far as known
+	flush    shortest      // of the last claims
+	ended    time.Time     // end of the last claim
+	took     time.Duration // duration of the last claim
+	found    bool          // whether the last claim returned items
+	foundAt  time.Time     // end of the last claim that returned items, or when the dispatcher woke
+	sleepAt  time.Time     // when sleep was first requested but not yet granted; zero if it is not pending
+	lookAt   time.Time     // when to look next; zero means on the next wake-up
+	busyAt   time.Time     // when all workers became busy; zero if one is free
+	leaveAt  time.Time     // when to leave duty because all are busy; zero if not planned
 	calledAt time.Time
 }
 
@@ -69,10 +69,7 @@ func (r *rate) now(now time.Time) float64 {
 
 // crowded reports whether commits, if they all notified, would hold the lock for more than share of the time.
 func (s *sleeper) crowded(now time.Time, share float64) bool {
-	flush := leastFlush
-	if len(s.flushes) > 0 {
-		flush = min(max(slices.Min(s.flushes), leastFlush), mostFlush)
-	}
+	flush := min(max(s.flush.now, leastFlush), mostFlush)
 	return s.commits.now(now)*flush.Seconds() > share
 }
 
@@ -92,12 +89,27 @@ func (s *sleeper) measured(began, ended time.Time, found bool) {
 	}
 }
 
-// flushed records an upper bound on the duration of a flush.
-func (s *sleeper) flushed(took time.Duration) {
-	if len(s.flushes) == flushSamples {
-		s.flushes = slices.Delete(s.flushes, 0, 1)
+// shortest is the shortest of the durations of the last one or two flushSpans. The zero value has seen none.
+type shortest struct {
+	now    time.Duration // zero: none
+	recent time.Duration // of the current span
+	until  time.Time     // when the current span ends
+}
+
+func (s *shortest) add(at time.Time, took time.Duration) {
+	if at.After(s.until) {
+		s.now, s.recent, s.until = s.recent, 0, at.Add(flushSpan)
 	}
-	s.flushes = append(s.flushes, took)
+	s.recent = leastOf(s.recent, took)
+	s.now = leastOf(s.now, took)
+}
+
+// leastOf returns the lesser of two durations, of which zero means none.
+func leastOf(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 // woken takes the pending wake-ups. It returns the reason for the log.
@@ -131,9 +143,7 @@ func (r *run) looked(batch claim.Batch, wanted int, source string) {
 	if batch.Arrived > 0 {
 		r.sleeper.came(now, batch.Arrived)
 	}
-	if batch.Flush > 0 {
-		r.sleeper.flushed(batch.Flush)
-	}
+	r.sleeper.flush.add(now, batch.Flush)
 	if len(batch.Items) > 0 && source == WakePoll && !r.Gate.OnDuty() && batch.Items[0].Waited > overdue {
 		r.Gate.Distrust(distrust)
 	}

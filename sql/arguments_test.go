@@ -51,7 +51,7 @@ func (f fixture) arguments(verb string, id int64, execution, workspace string) [
 func own(verb string, id int64, execution, workspace string) [][]any {
 	ids, tokens, texts := []int64{id}, []int64{1}, []string{"text"}
 	switch verb {
-	case "claim", "claim_head", "claim_single":
+	case "claim", "claim_head", "claim_plain":
 		return claimArguments(verb, workspace)
 	case "load":
 		return [][]any{{nil, nil, nil, nil, 10}, {nil, workspace, 0, "k", 10}, {"1", workspace, 0, nil, 10}}
@@ -147,11 +147,10 @@ func ownOfOperators(verb string, id int64, execution string) [][]any {
 
 // claimArguments request an item of the workspace, may wait for a row, and restrict namespaces.
 func claimArguments(verb, workspace string) (calls [][]any) {
-	workspace = cmp.Or(workspace, nobody)
-	if verb == "claim_single" {
-		return [][]any{{"replica-2", lease, nil, nobody, 10, 0, 0, workspace, 0, 10, time.Unix(0, 0), 0, 0, 0, 0, "default"}}
+	some := entry{workspace: cmp.Or(workspace, nobody), items: 10, from: time.Unix(0, 0)}
+	if verb == "claim_plain" {
+		return [][]any{plainArguments("replica-2", nobody, 10, entry{}, []entry{some})}
 	}
-	some := entry{workspace: workspace, items: 10, from: time.Unix(0, 0)}
 	keyed := some
 	keyed.key, keyed.burst = "key", true
 	for _, p := range []proposal{

@@ -312,16 +312,16 @@ func TestAnItemThatNamesItsIDMayHaveBeenStartedBeforeTheEpoch(t *testing.T) {
 	named = f.named(w, "b")
 	require.Equal(t, map[int64]bool{named: false}, claimed(), "in it")
 
-	for _, single := range []bool{true, false} {
+	for _, plain := range []bool{true, false} {
 		named, other = f.named(w, "c"), f.item(w)
 		f.exec("delete from pgdispatch.epoch")
 		f.exec(sql.Text("epoch"))
 		sent := map[int64]bool{}
-		if single {
+		if plain {
 			in, tx := f.begin()
 			in.exec(sql.Text("lock_claims"))
-			rows := must.Get(tx.Query(t.Context(), sql.Text("claim_single"), "replica-1", lease, nil, f.epoch(), 9, 0, 0,
-				w.workspace, 0, 9, time.Time{}, 0, 0, 0, 0, "default")).In(t)
+			rows := must.Get(tx.Query(t.Context(), sql.Text("claim_plain"), plainArguments("replica-1", f.epoch(), 9,
+				entry{}, []entry{{workspace: w.workspace, items: 9}})...)).In(t)
 			answer := must.Get(pgx.CollectRows(rows, pgx.RowToMap)).In(t)
 			for _, row := range answer {
 				sent[row["id"].(int64)] = row["unanswered_for"].(pgtype.Interval).Microseconds > 0
@@ -330,7 +330,7 @@ func TestAnItemThatNamesItsIDMayHaveBeenStartedBeforeTheEpoch(t *testing.T) {
 		} else {
 			sent = claimed()
 		}
-		require.Equal(t, map[int64]bool{named: true, other: false}, sent, "single: %v", single)
+		require.Equal(t, map[int64]bool{named: true, other: false}, sent, "plain: %v", plain)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -115,50 +116,87 @@ func (s standing) granted() (all []int) {
 	return all
 }
 
-// single reports whether claim_single serves the proposal: see claim.memory.
-func (p proposal) single() bool {
-	return len(p.entries) == 1 && p.doubts == 0 && !p.alone && !p.careful && len(p.namespaces) == 0 &&
-		p.entries[0].key == "" && !p.entries[0].burst
+// plain reports whether claim_plain serves the proposal: see claim.memory.
+func (p proposal) plain() bool {
+	workspaces := map[string]bool{}
+	for _, e := range p.entries {
+		if e.key != "" || e.burst || workspaces[e.workspace] {
+			return false
+		}
+		workspaces[e.workspace] = true
+	}
+	return len(p.entries) > 0 && p.doubts == 0 && !p.alone && !p.careful && len(p.namespaces) == 0
 }
 
-// ask claims without a memory, by the procedure. If claim_single serves the proposal too, it claims first, in a
+// ask claims without a memory, by the procedure. If claim_plain serves the proposal too, it claims first, in a
 // transaction that is rolled back, and must answer the same unless it declines.
 func (f fixture) ask(p proposal) standing {
-	single := standing{Declined: true}
-	if p.single() && f.db == database(f.pool) {
-		single = f.askSingle(p)
+	plain := standing{Declined: true}
+	if p.plain() && f.db == database(f.pool) {
+		plain = f.askPlain(p)
 	}
 	s := f.askProcedure(p)
-	if single.Declined {
-		require.Empty(f.t, single.ids)
+	if plain.Declined {
+		require.Empty(f.t, plain.ids)
 		return s
 	}
-	require.ElementsMatch(f.t, s.ids, single.ids)
-	single.ids = s.ids
-	same := s
-	if len(s.Next) > 1 { // the procedure also returns what is not due, in order
-		same.Next = s.Next[:1]
+	require.ElementsMatch(f.t, s.ids, plain.ids)
+	plain.ids = s.ids
+	require.Equal(f.t, firstLeft(s.Next), firstLeft(plain.Next))
+	plain.Next = s.Next
+	if p.epoch == "" { // claim_plain need not count: it knew the epoch
+		for n, e := range s.Entries {
+			plain.Entries[n].Holders, plain.Entries[n].LowestToken = e.Holders, e.LowestToken
+		}
 	}
-	if p.epoch == "" { // claim_single need not count: it knew the epoch
-		single.Entries[0].Holders, single.Entries[0].LowestToken = s.Entries[0].Holders, s.Entries[0].LowestToken
-	}
-	require.Equal(f.t, same, single)
+	require.Equal(f.t, s, plain)
 	return s
 }
 
-// askSingle claims with claim_single and undoes it. If a row is locked, it returns what an answer that declines does.
-func (f fixture) askSingle(p proposal) (s standing) {
+// firstLeft returns the first position that is left of each entry. A statement may return later ones, too.
+func firstLeft(all []left) map[int]left {
+	first := map[int]left{}
+	for _, l := range all {
+		if was, found := first[l.Entry]; !found || l.RunAt < was.RunAt || l.RunAt == was.RunAt && l.ID < was.ID {
+			first[l.Entry] = l
+		}
+	}
+	return first
+}
+
+// plainArguments are those of claim_plain. leased is the receipt of the leased items.
+func plainArguments(owner, epoch string, atMost int, leased entry, entries []entry) []any {
+	var (
+		workspaces               []string
+		priorities, items, helds []int
+		dues                     []time.Time
+		ids, floors, heldTos     []int64
+	)
+	for _, e := range entries {
+		workspaces, priorities = append(workspaces, e.workspace), append(priorities, e.priority)
+		items = append(items, e.items)
+		dues, ids = append(dues, e.from), append(ids, 0)
+		floors, helds, heldTos = append(floors, e.floor), append(helds, e.held), append(heldTos, e.heldTo)
+	}
+	return []any{owner, lease, nil, epoch, atMost, leased.held, leased.heldTo, workspaces, priorities, items, dues, ids,
+		floors, helds, heldTos, "default"}
+}
+
+// askPlain claims with claim_plain and undoes it. If a row is locked, it returns what an answer that declines does.
+func (f fixture) askPlain(p proposal) (s standing) {
 	last := one[*int64](f, "select pg_sequence_last_value('pgdispatch.lease_tokens')")
-	epoch, e := p.epoch, p.entries[0]
+	epoch, leased, entries := p.epoch, entry{held: p.leased, heldTo: p.leasedTo}, slices.Clone(p.entries)
 	if p.epoch == "" { // without one, the procedure uses no receipt
-		p.leased, p.leasedTo, e.floor, e.held, e.heldTo = 0, 0, 0, 0, 0
+		leased = entry{}
+		for n, e := range entries {
+			entries[n] = entry{workspace: e.workspace, priority: e.priority, items: e.items, from: e.from}
+		}
 		epoch = one[string](f, "select coalesce(min(e.id::text), $1) from pgdispatch.epoch e", nobody)
 	}
 	in, tx := f.begin()
 	in.exec(sql.Text("lock_claims"))
-	rows, err := tx.Query(f.t.Context(), sql.Text("claim_single"),
-		cmp.Or(p.owner, "replica-1"), lease, nil, epoch, cmp.Or(p.atMost, 100), p.leased, p.leasedTo, e.workspace,
-		e.priority, e.items, e.from, 0, e.floor, e.held, e.heldTo, "default")
+	rows, err := tx.Query(f.t.Context(), sql.Text("claim_plain"),
+		plainArguments(cmp.Or(p.owner, "replica-1"), epoch, cmp.Or(p.atMost, 100), leased, entries)...)
 	require.NoError(f.t, err)
 	s, err = readStanding(rows)
 	if postgres.HasCode(err, postgres.LockNotAvailable) {
@@ -212,32 +250,32 @@ func (f fixture) askProcedure(p proposal) standing {
 }
 
 // ask compares the two statements.
-func TestALineIsClaimedAsTheProcedureClaimsIt(t *testing.T) {
+func TestClaimPlain_ClaimsAsTheProcedureDoes(t *testing.T) {
 	f := open(t)
 	f.exec("update pgdispatch.settings set max_claims = 40")
-	w, other := f.tenant("PRO"), f.tenant("ENTERPRISE")
-	for _, x := range []tenant{w, other} {
+	tenants := []tenant{f.tenant("PRO"), f.tenant("ENTERPRISE"), f.tenant("PRO")}
+	for _, x := range tenants {
 		f.insert(x, 150, "priority, limit_key, run_at",
 			"n % 3, (array['key'])[n % 5], now() + (n % 9 - 7) * interval '1 hour'")
 	}
 	f.claim(1) // so that there is an epoch
 	epoch, receipts := f.epoch(), map[string]entry{}
 	var leased entry
-	took, none := 0, 0
+	took, none, shared := 0, 0, 0
 	for range 200 {
-		x := []tenant{w, other}[rand.N(2)]
+		x := tenants[rand.N(len(tenants))]
 		switch rand.N(8) {
 		case 0:
 			f.exec(`update pgdispatch.workspaces set max_concurrent_workflows = nullif($2::integer, 0), paused = random() < 0.2
 				where id = $1`, x.workspace, rand.N(30))
 		case 1:
 			f.exec("update pgdispatch.settings set max_claims = (20 + 30 * random())::integer, paused = random() < 0.4")
-		case 2:
+		case 2, 6:
 			f.exec("delete from pgdispatch.parked_items where random() < 0.5")
 			f.exec(`insert into pgdispatch.parked_items (item_id, try_at, error, attempts)
 				select q.id, now() + sign(random() - 0.5) * interval '1 hour', 'no', 1
 				from pgdispatch.workflow_execution_queue q where q.stage = 'WAITS' and q.run_at < now()
-				order by q.run_at, random() limit 6
+				order by row_number() over (partition by q.workspace_id, q.priority order by q.run_at, q.id), random() limit 9
 				on conflict (item_id) do nothing`)
 		case 3, 4, 5: // items end
 			f.exec(`with gone as (
@@ -246,30 +284,40 @@ func TestALineIsClaimedAsTheProcedureClaimsIt(t *testing.T) {
 				update pgdispatch.workflow_execution_queue q set status = 'PENDING', claimed_by = null, claimed_at = null,
 					lease_expires_at = null where q.id in (select id from gone) and q.status = 'CLAIMED'`)
 		}
-		e := receipts[x.workspace]
-		e.workspace, e.priority, e.items = x.workspace, rand.N(3), rand.N(9)
-		if rand.N(5) == 0 {
-			e.from = time.Now().Add(-time.Duration(rand.N(9)) * time.Hour)
+		p := proposal{epoch: epoch, atMost: 1 + rand.N(15), leased: leased.held, leasedTo: leased.heldTo}
+		for _, n := range rand.Perm(len(tenants))[:1+rand.N(len(tenants))] {
+			e := receipts[tenants[n].workspace]
+			e.workspace, e.priority, e.items = tenants[n].workspace, rand.N(3), rand.N(9)
+			if rand.N(5) == 0 {
+				e.from = time.Now().Add(-time.Duration(rand.N(9)) * time.Hour)
+			}
+			p.entries = append(p.entries, e)
 		}
-		s := f.ask(proposal{epoch: epoch, atMost: 1 + rand.N(9), leased: leased.held, leasedTo: leased.heldTo,
-			entries: []entry{e}})
+		s := f.ask(p)
 		if took += len(s.ids); len(s.ids) == 0 {
 			none++
+		} else if len(p.entries) > 1 && len(s.ids) == p.atMost {
+			shared++
 		}
-		receipt := entry{floor: e.floor, held: e.held, heldTo: e.heldTo}
-		if n := s.counted(0); n != nil {
-			receipt = entry{floor: s.LastToken + 1, held: int(*n), heldTo: s.LastToken}
-			if lowest := s.Entries[0].LowestToken; lowest != nil {
-				receipt.floor = min(*lowest, receipt.floor)
+
+		for n, e := range p.entries {
+			receipt := entry{floor: e.floor, held: e.held, heldTo: e.heldTo}
+			if counted := s.counted(n); counted != nil {
+				receipt = entry{floor: s.LastToken + 1, held: int(*counted), heldTo: s.LastToken}
+				if lowest := s.Entries[n].LowestToken; lowest != nil {
+					receipt.floor = min(*lowest, receipt.floor)
+				}
 			}
+			receipts[e.workspace] = receipt
 		}
-		receipts[x.workspace], leased = receipt, entry{held: len(s.Tokens) + leased.held, heldTo: s.LastToken}
+		leased = entry{held: len(s.Tokens) + leased.held, heldTo: s.LastToken}
 	}
 	require.Positive(t, took)
 	require.Positive(t, none)
+	require.Positive(t, shared)
 }
 
-func TestALineThatNeedsMoreIsDeclined(t *testing.T) {
+func TestClaimPlain_DeclinesWhatNeedsMore(t *testing.T) {
 	must.Each(t, map[string]string{
 		"with a rate of starts": "update pgdispatch.workspaces set max_starts_per_second = 5",
 		"with an expired lease": `update pgdispatch.workflow_execution_queue set lease_expires_at = now()
@@ -280,16 +328,16 @@ func TestALineThatNeedsMoreIsDeclined(t *testing.T) {
 		f, w := openFor(t, "PRO")
 		f.items(w, 3)
 		f.claim(1)
-		p := proposal{epoch: f.epoch(), entries: []entry{{workspace: w.workspace, items: 2}}}
-		require.False(t, f.askSingle(p).Declined)
+		p := proposal{epoch: f.epoch(), entries: []entry{{workspace: w.workspace, items: 2, held: 1, heldTo: f.lastToken()}}}
+		require.False(t, f.askPlain(p).Declined)
 		f.exec(c)
-		s := f.askSingle(p)
+		s := f.askPlain(p)
 		require.True(t, s.Declined)
 		require.Empty(t, s.ids)
 	})
 }
 
-func TestALineReadsOnlyTheHoldersOfItsWorkspace(t *testing.T) {
+func TestClaimPlain_ReadsOnlyTheHoldersOfItsWorkspace(t *testing.T) {
 	f, quiet := crowded(t)
 	c, epoch, last := f.replicaConn(), f.epoch(), f.lastToken()
 	f.items(quiet, 1)
@@ -297,8 +345,8 @@ func TestALineReadsOnlyTheHoldersOfItsWorkspace(t *testing.T) {
 		read := c.scanned("workflow_execution_queue", func() {
 			c.exec("begin")
 			c.exec(sql.Text("lock_claims"))
-			require.EqualValues(t, 1, c.exec(sql.Text("claim_single"), "replica-1", lease, nil, epoch, 10, 0, last,
-				quiet.workspace, 0, 10, time.Time{}, 0, 0, 0, 0, "default"))
+			require.EqualValues(t, 1, c.exec(sql.Text("claim_plain"),
+				plainArguments("replica-1", epoch, 10, entry{heldTo: last}, []entry{{workspace: quiet.workspace, items: 10}})...))
 			c.exec("rollback")
 		})
 		require.Zero(t, read.Sequential)

@@ -85,6 +85,10 @@ func (r *replica) dispatched(callback *temporal.Callback) func(item *claim.Item,
 		}
 		execution := item.Execution()
 		execution.RunID = runID
-		r.watcher.Watch(execution)
+		if item.LimitKey != "" { // other workspaces may wait for the key
+			r.watcher.Watch(execution)
+			return
+		}
+		r.watcher.WatchSlot(item.WorkspaceID, execution)
 	}
 }

@@ -216,6 +216,11 @@ func (r *replica) wire(client *temporal.Client) {
 			r.upkeep.adoptedWith(err)
 		},
 	}
+	r.ends.MayWait = func(executionID string) bool {
+		workspace := r.watcher.SlotOf(executionID)
+		return workspace != "" && !r.claims.AwaitsSlot(workspace)
+	}
+	r.claims.Full = r.ends.Hurry
 	r.reconcile = &complete.Reconciler{
 		Store: r.store, Ends: r.ends, Temporal: client, Missing: missing, Interval: closeInterval, Reached: r.reach.Reached,
 		Open: func() (open, unwatched bool) {

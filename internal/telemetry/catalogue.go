@@ -104,9 +104,9 @@ func (i *instruments) addProcessing(m *maker) {
 		Meaning: "Claims by result; `error`: nothing was claimed; `uncertain`: the answer was lost, so it may have taken " +
 			"items, which are given back once a claim is answered. A check that finds nothing makes none."})
 	i.claimStatements = m.counterBy(Metric{Name: "pgdispatch_claim_statements_total", Unit: "claims", Label: "statement",
-		Values: []string{"single", "declined", "procedure"},
-		Meaning: "Answered claims. `single`: the cheaper statement for one key queue; `declined`: it took " +
-			"nothing, and the procedure followed."})
+		Values: []string{"plain", "declined", "procedure"},
+		Meaning: "Answered claims. `plain`: the cheaper statement, which knows no limit keys, rates or bursts; " +
+			"`declined`: it took nothing, and the procedure followed."})
 	i.claimStalls = m.counter(Metric{Name: "pgdispatch_claim_stalls_total", Unit: "claims",
 		Meaning: "Claims of an item that had been startable for over 50 ms beside a free worker: claims had " +
 			"stopped, or Postgres was slow."})

@@ -169,7 +169,7 @@ func (t *Telemetry) measureClaim(took interval, batch claim.Batch, err error) {
 	if err == nil && batch.Asked == 0 && len(batch.Items) == 0 {
 		return
 	}
-	t.instruments.claimStatements.add(batch.Statements.Single, "single")
+	t.instruments.claimStatements.add(batch.Statements.Plain, "plain")
 	t.instruments.claimStatements.add(batch.Statements.Declined, "declined")
 	t.instruments.claimStatements.add(batch.Statements.Procedure, "procedure")
 	t.instruments.claimEntries.add(batch.Asked)

@@ -227,7 +227,7 @@ begin
         if e.burst or (holders + e.items < slots) is not true then
             select count(*), min(q.lease_token) into s.holders, s.lowest_token
             from pgdispatch.workflow_execution_queue q
-            where q.workspace_id = e.workspace_id and q.stage in ('HOLDS', 'DOUBT') -- as a pair: see claim_single
+            where q.workspace_id = e.workspace_id and q.stage in ('HOLDS', 'DOUBT') -- as a pair: see claim_plain
               and (q.workspace_id, q.lease_token) >= (e.workspace_id, case when known and e.held_to <= last_token then e.floor else 0 end);
             holders := s.holders;
         end if;

@@ -188,7 +188,7 @@ func TestThePageSaysWhatACrashDoesToEachStatementOfAReplica(t *testing.T) {
 	t.Parallel()
 	page := read(t, "docs/contributing/crashes.md")
 	const durably = "commit_durably()"
-	durable, written := []string{"claim", "claim_head", "claim_single"}, []string{}
+	durable, written := []string{"claim", "claim_head", "claim_plain"}, []string{}
 	for _, verb := range sql.Verbs() {
 		if room := sql.Room(verb); room == "operate" || room == "client" {
 			continue

@@ -28,7 +28,7 @@ var databases = []mutant{
 		[]edit{{"sql function hidden_tables", "and (not policy.allows or policy.restricts)", "and not policy.allows"}},
 		"./internal/replica", "TestFitness_RequiresThatTheRoleSeesEveryRow"},
 	{"a hidden definition is not missing", "a policy turns items into dead letters",
-		[]edit{{"sql/claim/single.sql", "and cardinality(pgdispatch.hidden_tables()) > 0", "and false"}},
+		[]edit{{"sql/claim/plain.sql", "and cardinality(pgdispatch.hidden_tables()) > 0", "and false"}},
 		"./claim", "TestClaim_DoesNotTakeAHiddenDefinitionForAMissingOne"},
 	{"a hidden definition fails nothing", "a policy turns items into dead letters",
 		[]edit{{"dispatch.run.attempt", "item.Problem == claim.RowsHidden", "false"}},

@@ -15,7 +15,7 @@ var identity = []mutant{
 		[]edit{{"temporal.Start.maybeSent", "|| s.UnansweredFor > 0", ""}},
 		"./internal/temporal", "TestAnUnansweredStartIsNotSentWhileItsRunIsFound"},
 	{"a claim may have been forgotten", "a claim says that no start was sent before the epoch began",
-		[]edit{{singleFile, "i.workflow_id is not null and i.id <= g.items_to", "false"}},
+		[]edit{{plainFile, "i.workflow_id is not null and i.id <= s.items_to", "false"}},
 		"./sql", "TestAnItemThatNamesItsIDMayHaveBeenStartedBeforeTheEpoch"},
 	{"conflict policy FAIL", "any workflow that runs under the ID is taken for ours",
 		[]edit{{"temporal.Client.request",

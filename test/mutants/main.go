@@ -98,7 +98,7 @@ func do(ctx context.Context, args []string, out io.Writer) error {
 func all() []mutant {
 	var list []mutant
 	for _, part := range [][]mutant{
-		leases, clocks, limits, singles, bursts, keys, gathering, afterErrors,
+		leases, clocks, limits, plain, bursts, keys, gathering, afterErrors,
 		memories, ambiguity, suspects, identity, workflowIDs, activities, gate, policy, ends, encoding, enqueuing, signals,
 		roles, webPages, migrations, databases,
 	} {

@@ -123,6 +123,6 @@ var policy = []mutant{
 		[]edit{{"dispatch.run.claims", "r.expectsWork || r.namespaces.reopened(wanted)", "r.expectsWork"}},
 		"./dispatch", "TestItemThatIsDueIsNotMissedBecauseTheLoopWasBusy"},
 	{"only a flush is a sample", "an answer that flushed nothing makes a slow disk look fast",
-		[]edit{{"dispatch.run.looked", "if batch.Flush > 0 {", "if batch.Flush >= 0 {"}},
-		"./dispatch", "TestFlushesAreJudgedByTheShortestOfTheLast"},
+		[]edit{{"dispatch.leastOf", "if a == 0 || b == 0 {", "if false {"}},
+		"./dispatch", "TestSleeper_JudgesFlushesByTheShortestOfTheLastSeconds"},
 }

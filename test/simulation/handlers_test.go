@@ -27,7 +27,7 @@ var handlers map[string]handler
 func init() {
 	handlers = map[string]handler{
 		"lock_claims": func(*world, *replica, *simpg.Tx, []any) table { return table{{"lock_claims": nil}} },
-		"claim":       claims, "claim_single": claimsSingle, "claim_head": claimHead, "park": park,
+		"claim":       claims, "claim_plain": claimsPlain, "claim_head": claimHead, "park": park,
 		"dispatched": settles("dispatched"), "retry": settles("retry"), "release": settles("release"),
 		"fail":      settles("fail"),
 		"hasten":    hasten,
@@ -136,17 +136,21 @@ func (w *world) proposed(text string) schedule.Proposal {
 	return p
 }
 
-func claimsSingle(w *world, of *replica, tx *simpg.Tx, args []any) table {
-	epoch, workspace := uuid.MustParse(args[3].(string)), uuid.MustParse(args[7].(string))
+func claimsPlain(w *world, of *replica, tx *simpg.Tx, args []any) table {
+	epoch := uuid.MustParse(args[3].(string))
 	p := schedule.Proposal{Epoch: schedule.Epoch(epoch), AtMost: args[4].(int),
-		Leased: schedule.Receipt{Held: args[5].(int), To: args[6].(int64)},
-		Entries: []schedule.Entry{{Workspace: schedule.WorkspaceID(workspace), Priority: args[8].(int), Items: args[9].(int),
-			From:    schedule.Position{Due: args[10].(time.Time), ID: args[11].(int64)},
-			Receipt: schedule.Receipt{Floor: args[12].(int64), Held: args[13].(int), To: args[14].(int64)}}}}
+		Leased: schedule.Receipt{Held: args[5].(int), To: args[6].(int64)}}
+	for n, workspace := range args[7].([]schedule.WorkspaceID) {
+		p.Entries = append(p.Entries, schedule.Entry{Workspace: workspace,
+			Priority: args[8].([]int)[n], Items: args[9].([]int)[n],
+			From: schedule.Position{Due: args[10].([]time.Time)[n], ID: args[11].([]int64)[n]},
+			Receipt: schedule.Receipt{Floor: args[12].([]int64)[n], Held: args[13].([]int)[n],
+				To: args[14].([]int64)[n]}})
+	}
 	w.claimsAlone()
 	w.tables.Allow(nil, nil)
-	c := w.tables.Single(tx, of.n, args[2].(*string) != nil, p)
-	of.declines(p.Entries[0].Workspace, c, epoch == uuid.Nil || w.lies == "epochs are not known")
+	c := w.tables.Plain(tx, of.n, args[2].(*string) != nil, p)
+	of.declines(c, epoch == uuid.Nil || w.lies == "epochs are not known")
 	return w.claimed(of, c, true)
 }
 
@@ -157,8 +161,8 @@ func (w *world) refuses(of *replica) {
 	w.refusal = &pgconn.PgError{Severity: "ERROR", Code: "P0001", Message: "not this item"}
 }
 
-// claimed are the rows of a claim. The standing is in the first row if it was claimed by claim_single.
-func (w *world) claimed(of *replica, c simpg.Claimed, single bool) (rows table) {
+// claimed are the rows of a claim. The standing is in the first row if it was claimed by claim_plain.
+func (w *world) claimed(of *replica, c simpg.Claimed, plain bool) (rows table) {
 	if c.Waits {
 		w.count("locked items")
 		w.refusal = lockTimeout
@@ -177,7 +181,7 @@ func (w *world) claimed(of *replica, c simpg.Claimed, single bool) (rows table) 
 	}
 	w.say("%s is given %v", of.name, c.Items)
 	standing := w.claimedRow(simpg.Item{}, "")
-	if single && len(rows) > 0 {
+	if plain && len(rows) > 0 {
 		standing = rows[0]
 	} else {
 		rows = append(rows, standing)

@@ -29,7 +29,7 @@ type replica struct {
 	lost                   map[claim.Held]bool          // leases that it was told are lost while it waited for a start
 	starting               map[claim.Held]*startedLease // starts that have not returned
 	unreported             map[int64]bool               // started items that were settled and not reported
-	declined               int                          // claims in a row that claim_single declined
+	declined               int                          // claims in a row that claim_plain declined
 	vain                   int                          // claims in a row that gave nothing and asked for another at once
 	rated                  map[schedule.WorkspaceID]int // the same since the last load, by workspace
 	cutTo                  time.Time                    // until then nothing that it sends arrives
@@ -72,7 +72,11 @@ func (w *world) join() {
 	r.watcher = &complete.Watcher{Store: &complete.Postgres{DB: async, Owner: r.name}, Ends: ends, Waiter: starter{r},
 		Missing:    &complete.Missing{Store: &complete.Postgres{DB: async, Owner: r.name}, Temporal: starter{r}, Log: log},
 		MaxWatches: 8, Freed: func() { r.wake.Ring("completion") }, Log: log}
-	r.claims.CanWatch = r.watcher.HasRoom
+	r.claims.CanWatch, r.claims.Full = r.watcher.HasRoom, ends.Hurry
+	ends.MayWait = func(executionID string) bool {
+		workspace := r.watcher.SlotOf(executionID)
+		return workspace != "" && !r.claims.AwaitsSlot(workspace)
+	}
 	r.gate = &notify.Gate{Connect: r.connect, Interval: poll, Shutting: func() { r.wake.Ring("gate") }, Log: log}
 	r.dispatch = &dispatch.Dispatcher{Store: leases{r.claims, r}, Starter: starter{r}, Workers: perHost, Lease: lease,
 		StartTimeout: []time.Duration{3 * time.Second, 9 * time.Second}[n%2], DrainTimeout: 5 * time.Second,
@@ -84,7 +88,11 @@ func (w *world) join() {
 			w.mu.Unlock()
 			execution := item.Execution()
 			execution.RunID = runID
-			r.watcher.Watch(execution)
+			if item.LimitKey != "" {
+				r.watcher.Watch(execution)
+			} else {
+				r.watcher.WatchSlot(item.WorkspaceID, execution)
+			}
 			r.signaler.Started(execution.ID)
 		}}
 	r.signaler = &request.Signaler{Store: &request.Postgres{DB: async}, Temporal: starter{r},

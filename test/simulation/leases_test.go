@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/pgdispatch/pgdispatch/claim"
-	"github.com/pgdispatch/pgdispatch/claim/schedule"
 	"github.com/pgdispatch/pgdispatch/internal/postgres"
 	"github.com/pgdispatch/pgdispatch/test/simulation/simpg"
 )
@@ -216,19 +215,21 @@ func (r *replica) seesUnanswered() bool {
 	return !r.unansweredDue.IsZero() && r.unansweredDue.Before(r.world.now().Add(-time.Second))
 }
 
-// declines checks that what the claim of one key queue cannot do is not asked of it again and again.
-func (r *replica) declines(workspace schedule.WorkspaceID, c simpg.Claimed, noEpoch bool) {
+// declines checks that what claim_plain cannot do is not asked of it again and again.
+func (r *replica) declines(c simpg.Claimed, noEpoch bool) {
 	if noEpoch {
-		r.world.broken = "a claim of one key queue knows no epoch"
+		r.world.broken = "a plain claim knows no epoch"
 	}
 	if c.Declined {
 		r.declined++
 	}
-	if c.Rated {
-		r.rated[workspace]++
+	for _, workspace := range c.Rated {
+		if r.rated[workspace]++; r.rated[workspace] > mostDeclined {
+			r.world.broken = fmt.Sprintf("claims of workspace %d by %s are declined again and again", workspace[0], r.name)
+		}
 	}
-	if r.declined > mostDeclined || r.rated[workspace] > mostDeclined {
-		r.world.broken = fmt.Sprintf("claims of workspace %d by %s are declined again and again", workspace[0], r.name)
+	if r.declined > mostDeclined {
+		r.world.broken = fmt.Sprintf("claims by %s are declined again and again", r.name)
 	}
 }
 

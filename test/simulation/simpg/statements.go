@@ -135,8 +135,9 @@ type Item struct {
 type Claimed struct {
 	Items    []Item
 	Standing string
-	// Declined means that only the statement claim can serve it, and Rated that this is because of a rate.
-	Declined, Rated bool
+	// Declined means that only the statement claim can serve it. Rated are the workspaces whose rates are a reason.
+	Declined bool
+	Rated    []schedule.WorkspaceID
 	// Refused means that a user's trigger rejects one of the items, and Waits that another transaction has locked one. In
 	// both cases the transaction must be rolled back.
 	Refused, Waits bool
@@ -171,14 +172,19 @@ func (s *Postgres) Park(id int64) (isNew bool) {
 // IsParked reports whether an item has been parked.
 func (s *Postgres) IsParked(id int64) bool { return !s.parked[id].IsZero() }
 
-// Single is the statement claim_single. Nil means that it declines the proposal.
-func (s *Postgres) Single(tx *Tx, owner int, watches bool, p schedule.Proposal) Claimed {
+// Plain is the statement claim_plain.
+func (s *Postgres) Plain(tx *Tx, owner int, watches bool, p schedule.Proposal) Claimed {
 	expired := func(r *itemRow) bool { return r.status == rowClaimed && !r.lease.After(s.now) }
-	_, rated := s.rates[p.Entries[0].Workspace]
-	rated = rated || s.Lies == "each claim of one key queue is declined"
-	if rated || slices.ContainsFunc(s.rows, expired) || s.epoch == (schedule.Epoch{}) || s.epoch != p.Epoch {
+	var rated []schedule.WorkspaceID
+	for _, e := range p.Entries {
+		if _, has := s.rates[e.Workspace]; has || s.Lies == "each plain claim is declined" {
+			rated = append(rated, e.Workspace)
+		}
+	}
+	if len(rated) > 0 || slices.ContainsFunc(s.rows, expired) || s.epoch == (schedule.Epoch{}) || s.epoch != p.Epoch {
 		s.claiming = tx
-		answer := schedule.Answer{At: s.now, Epoch: s.epoch, Last: s.last, Room: W, Standings: make([]schedule.Standing, 1)}
+		answer := schedule.Answer{At: s.now, Epoch: s.epoch, Last: s.last, Room: W,
+			Standings: make([]schedule.Standing, len(p.Entries))}
 		return Claimed{Standing: s.standingOf(p, answer, nil, true), Declined: true, Rated: rated}
 	}
 	return s.Claim(tx, owner, watches, p)

@@ -119,7 +119,7 @@ func count(ctx context.Context, valgrind, binary string, waits int, cycle []step
 	script := ""
 	for _, p := range []struct{ step, name, text string }{
 		{"enqueue", "enqueue(integer)", lab.Query("count_enqueue")}, {"claim", "claim", sql.Text("claim")},
-		{"claim", "lock_claims", sql.Text("lock_claims")}, {"claim", "claim_single", sql.Text("claim_single")},
+		{"claim", "lock_claims", sql.Text("lock_claims")}, {"claim", "claim_plain", sql.Text("claim_plain")},
 		{"end", "finish_one", lab.Query("count_end")}, {"ends", "finish_all", lab.Query("count_ends")},
 	} {
 		// Prepare no other statements, because preparing is counted too.

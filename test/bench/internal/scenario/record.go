@@ -33,8 +33,8 @@ func (r *recorder) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchRes
 		switch q.SQL {
 		case sql.Text("claim"):
 			r.claimed = "execute claim(" + literals(q.Arguments) + ")"
-		case sql.Text("claim_single"):
-			r.claimed = "execute lock_claims;\n\nexecute claim_single(" + literals(q.Arguments) + ")"
+		case sql.Text("claim_plain"):
+			r.claimed = "execute lock_claims;\n\nexecute claim_plain(" + literals(q.Arguments) + ")"
 		}
 	}
 	return r.Database.SendBatch(ctx, batch)

@@ -10,7 +10,7 @@ import (
 	"github.com/pgdispatch/pgdispatch/claim/schedule"
 )
 
-func TestTheStatementOfALineIsSentOnlyForWhatItServes(t *testing.T) {
+func TestMemory_SendsClaimPlainOnlyForWhatItServes(t *testing.T) {
 	t.Parallel()
 	usual := func() (Wanted, schedule.Proposal) {
 		return Wanted{AtMost: 5}, schedule.Proposal{AtMost: 5, Epoch: schedule.Epoch(uuid.New()),
@@ -18,9 +18,12 @@ func TestTheStatementOfALineIsSentOnlyForWhatItServes(t *testing.T) {
 	}
 	wanted, p := usual()
 	m := &memory{}
-	require.True(t, m.isSingle(wanted, p))
+	require.True(t, m.isPlain(wanted, p))
+	p.Entries = append(p.Entries, schedule.Entry{Workspace: schedule.WorkspaceID(uuid.New()), Items: 1})
+	require.True(t, m.isPlain(wanted, p), "of two workspaces")
 	for name, change := range map[string]func(*memory, *Wanted, *schedule.Proposal){
-		"several entries": func(_ *memory, _ *Wanted, p *schedule.Proposal) {
+		"no entries": func(_ *memory, _ *Wanted, p *schedule.Proposal) { p.Entries = nil },
+		"two entries of a workspace": func(_ *memory, _ *Wanted, p *schedule.Proposal) {
 			p.Entries = append(p.Entries, p.Entries[0])
 		},
 		"an unanswered start":  func(_ *memory, _ *Wanted, p *schedule.Proposal) { p.Unanswered = 1 },
@@ -35,7 +38,7 @@ func TestTheStatementOfALineIsSentOnlyForWhatItServes(t *testing.T) {
 		wanted, p := usual()
 		m := &memory{}
 		change(m, &wanted, &p)
-		require.False(t, m.isSingle(wanted, p), name)
+		require.False(t, m.isPlain(wanted, p), name)
 	}
 }
 
@@ -45,15 +48,15 @@ func TestAClaimThatIsDeclinedIsMadeByTheProcedure(t *testing.T) {
 		b.Insert(b.Shop.Shop, 1)
 		return b.claim(1).Statements
 	}
-	single, procedure := Statements{Single: 1}, Statements{Procedure: 1}
+	plain, procedure := Statements{Plain: 1}, Statements{Procedure: 1}
 	require.Equal(t, procedure, claims(), "no epoch has begun")
-	require.Equal(t, single, claims())
+	require.Equal(t, plain, claims())
 	b.Execute("update pgdispatch.workspaces set max_starts_per_second = 1000")
 	require.Equal(t, Statements{Declined: 1, Procedure: 1}, claims(), "its first claim finds the rate")
 	require.Equal(t, procedure, claims(), "it knows the rate")
 	b.Execute("update pgdispatch.workspaces set max_starts_per_second = null")
 	require.Equal(t, procedure, claims(), "its next claim finds no rate")
-	require.Equal(t, single, claims())
+	require.Equal(t, plain, claims())
 }
 
 func TestADeclinedClaimIsProposedAnewWithWhatItsLookFound(t *testing.T) {
@@ -95,10 +98,10 @@ func TestASettleIsKeptIfTheClaimAfterADeclinedOneFails(t *testing.T) {
 	require.Equal(t, refused, batch.Parked[0].ID)
 }
 
-func TestAClaimOfOneLineWaitsForOtherClaims(t *testing.T) {
+func TestAPlainClaimWaitsForOtherClaims(t *testing.T) {
 	b := newBench(t)
 	b.claimed(1)
 	b.Insert(b.Shop.Shop, 1)
 	batch, _ := b.claimBehindAnother()
-	require.Equal(t, Statements{Single: 1}, batch.Statements)
+	require.Equal(t, Statements{Plain: 1}, batch.Statements)
 }
