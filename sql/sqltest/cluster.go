@@ -52,6 +52,8 @@ type Options struct {
 	// Settings override server settings by name, for example {"fsync": "on"}. The defaults trade crash safety for
 	// speed, because no test data outlives its cluster.
 	Settings map[string]string
+	// Environment has further variables of the server's environment, as "name=value".
+	Environment []string
 	// Log receives a line for each slow step. Nil disables it.
 	Log io.Writer
 }
@@ -70,9 +72,11 @@ type Cluster struct {
 	server   *server
 	account  account
 	settings map[string]string // of the caller
-	lock     *os.File
-	stopOnce sync.Once
-	stopErr  error
+	// environment is the caller's, for the server
+	environment []string
+	lock        *os.File
+	stopOnce    sync.Once
+	stopErr     error
 }
 
 // StartCluster creates a cluster and returns once it accepts connections. ctx limits the start only; the server runs
@@ -151,7 +155,7 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 	if err := c.account.own(c.Dir); err != nil {
 		return fmt.Errorf("give the cluster directory to %s: %w", c.account.name, err)
 	}
-	c.settings = opts.Settings
+	c.settings, c.environment = opts.Settings, opts.Environment
 	logf := func(format string, args ...any) {
 		if opts.Log != nil {
 			_, _ = fmt.Fprintf(opts.Log, format+"\n", args...)
@@ -205,6 +209,7 @@ func (c *Cluster) startServer(ctx context.Context) error {
 	}
 	cmd := exec.Command(filepath.Join(c.BinDir, "postgres"), args...)
 	c.prepare(cmd)
+	cmd.Env = append(cmd.Env, c.environment...)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	c.server, err = startProcess(cmd)
 	if err != nil {

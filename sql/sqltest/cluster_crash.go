@@ -100,7 +100,8 @@ func (c *Cluster) Standby(ctx context.Context) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Cluster{Dir: dir, BinDir: c.BinDir, account: c.account, settings: c.settings, lock: lock}
+	s := &Cluster{Dir: dir, BinDir: c.BinDir, account: c.account, settings: c.settings, environment: c.environment,
+		lock: lock}
 	if err := s.follow(ctx, c); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}

@@ -60,6 +60,7 @@ type Lab struct {
 	dir   string
 	self  string
 	admin *pgxpool.Pool
+	slow  slowDisk
 	names atomic.Int64
 }
 
@@ -114,7 +115,12 @@ func (l *Lab) open(ctx context.Context) error {
 		// The one scenario that counts statements enables it for its own database.
 		settings["pg_stat_statements.track"] = "none"
 	}
-	if l.Cluster, err = sqltest.StartCluster(ctx, sqltest.Options{BinDir: binDir, Settings: settings}); err != nil {
+	if l.slow, err = newSlowDisk(ctx, l.dir); err != nil {
+		return err
+	}
+	l.Cluster, err = sqltest.StartCluster(ctx, sqltest.Options{BinDir: binDir, Settings: settings,
+		Environment: l.slow.environment()})
+	if err != nil {
 		return err
 	}
 	if l.admin, err = pgxpool.New(ctx, l.Cluster.URL("postgres")); err != nil {
@@ -195,7 +201,7 @@ func (l *Lab) Close() error {
 	if l.Cluster != nil {
 		err = l.Cluster.Stop()
 	}
-	return errors.Join(err, os.RemoveAll(l.dir))
+	return errors.Join(err, l.slow.remove(), os.RemoveAll(l.dir))
 }
 
 // Database is a fresh database for one attempt.

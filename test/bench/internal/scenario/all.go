@@ -22,7 +22,7 @@ func All(o Options) []*Scenario {
 		o.Soak = DefaultSoak
 	}
 	return []*Scenario{
-		Lives(), LifeDrain(), Turns(), // what users have; the others are parts of it
+		Lives(), SlowLives(), LifeDrain(), Turns(), // what users have; the others are parts of it
 		Enqueue(), SlowFlush(), Draining(), Idle(), Signals(), Paced(), Single(), Greatest(), Drain(), SlowDrain(),
 		Vain(), Claims(), Keys(), Arrive(), ClaimCost(), Loading(), Snapshot(o.Hold), View(), Tenants(), Cost(), Herd(),
 		Rest(), Watches(), Instructions(), Soak(o.Soak),

@@ -85,6 +85,52 @@ func Lives() *Scenario {
 	return s
 }
 
+// slowFlushes is how much longer a flush takes in SlowLives: what managed Postgres takes, or a synchronous standby.
+const slowFlushes = 3 * time.Millisecond
+
+// SlowLives is Lives on a slow disk, in many workspaces.
+func SlowLives() *Scenario {
+	s := &Scenario{
+		Name: "slowlives", Title: "Whole lives on a slow disk",
+		Text: fmt.Sprintf("The same in %s workspaces, with flushes that take %s longer: a library in the server waits after "+
+			"each fdatasync. A contestant whose commits are serialized takes in what one flush after the other allows.",
+			grouped(lifeTenants), slowFlushes),
+		Columns: []Column{{"p50", "p50 ms"}, {"p99", "p99 ms"}, {"rate", "items/s taken in"},
+			{"core", "Postgres, % of a core"}, {"wal", "WAL bytes"}, {"transactions", "transactions"}, {"dead", "row versions"}},
+		Charts: []Chart{{"p50", "Commit to start on a slow disk, with ends, median", "ms"},
+			{"rate", "Taken in on a slow disk", "items/s"}},
+		Limit: 6 * time.Minute,
+	}
+	for _, rate := range []float64{150, 300, 1000} {
+		offered := grouped(rate) + "/s"
+		own, other := offered+": "+ours, offered+": River that waits"
+		s.Entrants = append(s.Entrants, slowly(lifeEntrant(own, blue, livingReplicas(1, riverWorkers), tenancies[0], rate)),
+			slowly(lifeEntrant(other, yellow, waitingRivers(waitingWorkers), tenancies[0], rate)))
+		s.Bars = append(s.Bars,
+			Bar{Text: "Slow disk, " + offered + ": p50 / River that waits", Value: Key{own, "p50"},
+				Against: Key{other, "p50"}, Level: 1.4},
+			Bar{Text: "Slow disk, " + offered + ": taken in / River that waits", Value: Key{own, "rate"},
+				Against: Key{other, "rate"}, AtLeast: true, Level: 2.8, Informative: rate < 1000})
+	}
+	return s
+}
+
+// slowly runs an entrant on a slow disk.
+func slowly(e Entrant) Entrant {
+	run := e.Run
+	e.Run = func(ctx context.Context, t *Turn) error {
+		restore, err := t.SlowDown(ctx, slowFlushes)
+		if err == nil {
+			err = run(ctx, t)
+		}
+		if restore != nil {
+			err = errors.Join(err, restore())
+		}
+		return err
+	}
+	return e
+}
+
 func lifeEntrant(name string, colour int, c contestant, tenants tenancy, rate float64) Entrant {
 	return Entrant{Name: name, Colour: colour, Run: func(ctx context.Context, t *Turn) error {
 		s, err := t.live(ctx, c, tenants, frontend.Options{CloseAfter: lifeTime})
