@@ -69,7 +69,7 @@ func itemsOf(executions []string) []int64 {
 
 func claims(w *world, of *replica, tx *simpg.Tx, args []any) table {
 	w.claimsAlone()
-	of.declined = 0
+	of.declined, w.tables.Fresh = 0, of.fresh
 	p := w.proposed(args[4].(string))
 	c := w.tables.Claim(tx, of.n, args[2].(*string) != nil, p)
 	if p.Unanswered > 0 && !slices.ContainsFunc(c.Items, func(i simpg.Item) bool { return i.Unanswered }) {
@@ -148,6 +148,7 @@ func claimsPlain(w *world, of *replica, tx *simpg.Tx, args []any) table {
 				To: args[14].([]int64)[n]}})
 	}
 	w.claimsAlone()
+	w.tables.Fresh = of.fresh
 	w.tables.Allow(nil, nil)
 	c := w.tables.Plain(tx, of.n, args[2].(*string) != nil, p)
 	of.declines(c, epoch == uuid.Nil || w.lies == "epochs are not known")

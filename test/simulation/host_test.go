@@ -39,6 +39,7 @@ type replica struct {
 	lookedAt, lookedBefore time.Time                    // the last look that was answered and the one before
 	unansweredDue          time.Time                    // of the first start to repeat that its last look saw; zero: none
 	looked                 func()                       // notes what the look that has just run saw, once it is answered
+	fresh                  bool                         // its claim prefers other items to unanswered starts
 	passedOver             bool                         // a claim was given no start to repeat, and is not answered yet
 	passedOverAt           time.Time                    // when such a claim was answered last
 

@@ -25,6 +25,12 @@ type leases struct {
 	of *replica
 }
 
+// wants notes what the next claim is to ask for.
+func (l leases) wants(wanted claim.Wanted) {
+	defer l.locked()()
+	l.of.fresh = wanted.Fresh
+}
+
 func (l leases) SettleAndClaim(ctx context.Context, started []claim.Settlement,
 	wanted claim.Wanted) (batch claim.Batch, settled []int64, err error) {
 	if l.spins() {
@@ -35,6 +41,7 @@ func (l leases) SettleAndClaim(ctx context.Context, started []claim.Settlement,
 	if l.of.world.lies == "all workers may repeat starts" {
 		wanted.Reserved = 0
 	}
+	l.wants(wanted)
 	batch, settled, err = l.Store.SettleAndClaim(ctx, started, wanted)
 	if err == nil {
 		l.settled(claim.Dispatched, started, settled)

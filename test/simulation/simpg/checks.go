@@ -64,7 +64,8 @@ func (o overtaken) late(now time.Time) bool {
 }
 
 // checkUnanswered checks that unanswered starts are repeated before other items are started. A replica that repeats
-// one, of those that it has or takes, may leave the others to other replicas.
+// one, of those that it has or takes, may leave the others to other replicas. One that tries whether Temporal accepts
+// starts again prefers other items: see Fresh.
 func (s *Postgres) checkUnanswered(owner int, taken, given []*itemRow) {
 	repeats := func(r *itemRow) bool { return r.status == rowClaimed && r.owner == owner && r.unknown }
 	if slices.ContainsFunc(s.rows, repeats) {
@@ -75,7 +76,7 @@ func (s *Postgres) checkUnanswered(owner int, taken, given []*itemRow) {
 		switch {
 		case !due || slices.ContainsFunc(taken, func(o *itemRow) bool { return o.id == r.id }):
 			delete(s.overtaken, r.id)
-		case len(given) > 0 && len(given) == len(taken):
+		case len(given) > 0 && len(given) == len(taken) && !s.Fresh:
 			o := s.overtaken[r.id]
 			if o.token != r.token || r.due.After(o.since) {
 				o = overtaken{since: s.now, token: r.token}

@@ -20,6 +20,8 @@ type Postgres struct {
 	Refuses, RefusesEnd map[int64]bool
 	// Beyond counts the items that claims have given beyond the limits of their workspaces, as bursts.
 	Beyond int
+	// Fresh means that the next claim prefers other items to unanswered starts: see claim.Wanted.
+	Fresh bool
 	// Unseen means that there was an item that no trigger saw.
 	Unseen bool
 	// Full is a limit key without room; empty if there is none.
