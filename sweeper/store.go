@@ -51,6 +51,8 @@ type Swept struct {
 	Signals bool
 	// Deletes reports whether a retention is set.
 	Deletes bool
+	// Announces reports whether ends are notified to applications.
+	Announces bool
 	// Vanished are the namespaces in which so many running executions are missing in Temporal that nothing is started
 	// there. "" stands for that of executions that name none.
 	Vanished []string

@@ -74,6 +74,13 @@ func (r *replica) ended(way string) func() {
 	}
 }
 
+// mayWait reports whether nothing waits for what an execution's end frees: no application listens for ends, and no item
+// waits for its slot, as far as this replica knows.
+func (r *replica) mayWait(executionID string) bool {
+	workspace := r.watcher.SlotOf(executionID)
+	return workspace != "" && !r.announces.Load() && !r.claims.AwaitsSlot(workspace)
+}
+
 // dispatched returns the function that watches a started execution and delivers the signals that wait for it. If
 // Temporal will call back, watching starts only after watchGrace. It never does for an activity.
 func (r *replica) dispatched(callback *temporal.Callback) func(item *claim.Item, runID string) {

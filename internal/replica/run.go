@@ -90,9 +90,9 @@ type replica struct {
 	renew     atomic.Pointer[func()] // closes the pools' connections, so that others are opened
 
 	// Results of the last sweep.
-	open, unwatched, deletes atomic.Bool
-	namespaces               atomic.Pointer[[]string]
-	vanished                 atomic.Pointer[[]string]
+	open, unwatched, deletes, announces atomic.Bool
+	namespaces                          atomic.Pointer[[]string]
+	vanished                            atomic.Pointer[[]string]
 }
 
 // Run runs a replica until ctx is cancelled, then lets hand-overs in progress finish. version is that of the binary.
@@ -216,11 +216,7 @@ func (r *replica) wire(client *temporal.Client) {
 			r.upkeep.adoptedWith(err)
 		},
 	}
-	r.ends.MayWait = func(executionID string) bool {
-		workspace := r.watcher.SlotOf(executionID)
-		return workspace != "" && !r.claims.AwaitsSlot(workspace)
-	}
-	r.claims.Full = r.ends.Hurry
+	r.ends.MayWait, r.claims.Full = r.mayWait, r.ends.Hurry
 	r.reconcile = &complete.Reconciler{
 		Store: r.store, Ends: r.ends, Temporal: client, Missing: missing, Interval: closeInterval, Reached: r.reach.Reached,
 		Open: func() (open, unwatched bool) {

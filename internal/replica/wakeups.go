@@ -19,6 +19,7 @@ func (r *replica) saw(swept sweeper.Swept, err error) {
 	r.open.Store(swept.Open > 0)
 	r.unwatched.Store(swept.Unwatched)
 	r.deletes.Store(swept.Deletes)
+	r.announces.Store(swept.Announces)
 	if swept.Stops {
 		r.stopping()
 	}

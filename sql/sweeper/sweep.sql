@@ -27,9 +27,9 @@ failing := failing || jsonb_build_object(part, format('%s (SQLSTATE %s)', sqlerr
 -- expires (null: there is none), the database's time, the first transaction ID that may still be open, and the epoch
 -- ('': none). Also what else there is to do, so that an idle replica asks for nothing more: how many executions are open,
 -- how many this replica is to watch, whether some have no live watcher, open stop requests and signals, whether retention
--- is on, whether there is housework (see housekeep), the namespaces of which many executions are missing in Temporal and
--- those of definitions ('': some name none), and the use of the notification queue; asking empties it of what all have
--- read.
+-- is on, whether ends are notified, whether there is housework (see housekeep), the namespaces of which many executions are
+-- missing in Temporal and those of definitions ('': some name none), and the use of the notification queue; asking empties
+-- it of what all have read.
 {{ template "leases" }}
 select d.requeued, d.late, d.failing,
        least(l.next_expiry, r.next_expiry, (
@@ -45,6 +45,7 @@ select d.requeued, d.late, d.failing,
        exists (select from pgdispatch.stop_requests r where r.state = 'OPEN') as stops,
        exists (select from pgdispatch.signals s where s.state = 'OPEN') as signals,
        s.retention is not null or s.dead_letter_retention is not null as deletes,
+       s.notify_ended as announces,
        not {{ template "minute_noted" }} or pgdispatch.marks_due(l.leased) as housework,
        pgdispatch.vanished() as vanished, pgdispatch.namespaces_in_use() as namespaces, pg_notification_queue_usage() as notify_queue
 from leases l

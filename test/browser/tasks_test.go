@@ -31,7 +31,9 @@ const (
 	toItems, toWorkspaces     = "nav a[href$=items]", "nav a[href$=workspaces]"
 	toDead, toSettings        = "nav a[href$=dead]", "nav a[href$=settings]"
 	toLimits                  = "nav a[href$=limits]"
-	aGroup, all, confirm      = "#groups tbody th a", "#select-all", "[value=confirm]"
+	// Of running items, in case the first of the list are about to end by a task before.
+	secondItem, thirdItem = "tbody tr:nth-child(2) th a", "tbody tr:nth-child(3) th a"
+	aGroup, all, confirm  = "#groups tbody th a", "#select-all", "[value=confirm]"
 )
 
 // operatorsTasks are carried out in this order.
@@ -59,8 +61,8 @@ var operatorsTasks = []task{
 		".done = cancelled"},
 	{"ask a workflow to end", []string{toRunning, firstItem, ".drop summary", "[name=reason] = wrong order",
 		"[value=request-cancel]"}, ".done = Requested"},
-	{"terminate a workflow", []string{toRunning, firstItem, "a[href$=terminate]", confirm}, ".done = Requested"},
-	{"send a signal to a workflow", []string{toRunning, firstItem, "#signals ~ details summary",
+	{"terminate a workflow", []string{toRunning, secondItem, "a[href$=terminate]", confirm}, ".done = Requested"},
+	{"send a signal to a workflow", []string{toRunning, thirdItem, "#signals ~ details summary",
 		"[name=signal] = hurry",
 		"[value=signal]"}, ".done = sent"},
 	{"pause a workspace", []string{toWorkspaces, firstWorkspace, "[value=pause]"}, ".title .badge = paused"},

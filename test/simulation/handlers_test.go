@@ -413,7 +413,7 @@ func sweep(w *world, of *replica, tx *simpg.Tx, _ []any) table {
 		"oldest_open": s.OldestOpen, "epoch": w.tables.EpochNow(),
 		"open": s.Open, "mine": s.Mine, "unwatched": s.Unwatched, "stops": false,
 		"failing": map[string]string{}, "housework": false,
-		"signals": w.tables.OpenSignals() > 0, "deletes": false,
+		"signals": w.tables.OpenSignals() > 0, "deletes": false, "announces": false,
 		"vanished": []string{}, "namespaces": []string{"a", "b"}, "notify_queue": 0.0}}
 }
 
