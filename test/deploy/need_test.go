@@ -321,3 +321,18 @@ func TestMakeChecksWhatItNeedsBeforeItBuilds(t *testing.T) {
 		require.Equal(t, ".ci/need "+goal, first)
 	}
 }
+
+func TestNeedGoesOnWithoutTheHeadlessShell(t *testing.T) {
+	t.Parallel()
+	m := newBare(t)
+	m.program("id", "echo 0")
+	m.program("apt-get", "exit 100")
+	m.install("make", "gcc", "postgresql", "postgresql-client", "ca-certificates", "chromium", "pgbouncer")
+	out, errs, code := m.needs("test")
+	require.Zero(t, code, errs)
+	require.Equal(t, "installing chromium-headless-shell (tests of the web view take half the time in it)\n"+
+		"it could not be installed: the tests use another Chromium\n", out)
+	out, _, code = m.needs("run")
+	require.Zero(t, code)
+	require.Empty(t, out)
+}
