@@ -154,7 +154,7 @@ func (s *Sweeper) sweep(ctx context.Context) time.Duration {
 // keepHouse does what nobody waits for, after all that somebody waits for, and adds what failed to failing.
 func (s *Sweeper) keepHouse(ctx context.Context, failing map[string]string) {
 	failed, err := s.Store.Housekeep(ctx)
-	if err != nil {
+	if err != nil && !postgres.IsUnavailable(err) { // an outage is logged as one
 		failing[PartHousekeeping] = postgres.Redact(err).Error()
 	}
 	maps.Copy(failing, failed)

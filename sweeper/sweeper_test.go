@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -295,5 +296,14 @@ func TestSweeper_LogsEachFailingPartOnceAndReportsAllOfThem(t *testing.T) {
 			"INFO Part of the upkeep works again part=leases", "INFO Part of the upkeep works again part=marks",
 			"ERROR Part of the upkeep fails part=housekeeping error=slow",
 			"INFO Part of the upkeep works again part=housekeeping"}, b.log.Lines())
+	})
+}
+
+func TestSweeper_LeavesAnOutageToWhoeverLogsIt(t *testing.T) {
+	bubble(t, func(t *testing.T, b *broom) {
+		b.onSweep = func(int) (Swept, error) { return Swept{Housework: true}, nil }
+		b.onHousekeep = func() (map[string]string, error) { return nil, io.ErrUnexpectedEOF }
+		b.runFor(15 * time.Second)
+		require.Empty(t, b.log.Lines())
 	})
 }
