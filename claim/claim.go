@@ -118,6 +118,15 @@ func (i Item) Execution() temporal.Execution {
 // WorkflowID returns the ID of the item's workflow in Temporal.
 func (i Item) WorkflowID() string { return i.Execution().Workflow() }
 
+// Frees returns the workspace of which a slot is all that the end of the item's workflow frees. It is empty if others
+// may wait for its limit key, too.
+func (i *Item) Frees() (workspaceID string) {
+	if i.LimitKey != "" {
+		return ""
+	}
+	return i.WorkspaceID
+}
+
 // MaybeSent reports whether an earlier start request may have been carried out, so that the workflow may be running.
 func (i *Item) MaybeSent() bool { return i.Unanswered && i.UnansweredFor > 0 }
 

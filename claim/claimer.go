@@ -47,12 +47,14 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 			return batch, nil, fmt.Errorf("%s: %w", claimVerb, err)
 		}
 	}
+
 	ctx, cancel := postgres.Bound(ctx, claimTimeout, claimVerb)
 	defer cancel()
 	m.reopen(wanted.Namespaces)
 	want := schedule.Want{Free: wanted.AtMost, Holding: wanted.Holding, Reserved: wanted.Reserved, Fresh: wanted.Fresh,
 		Limited: len(wanted.Namespaces) > 0, Careful: m.careful()}
 	proposal := m.schedule.Propose(m.now(), want)
+
 	batch.Unsent = !looks && proposal.Empty() && len(started) == 0
 	switch {
 	case !proposal.Empty():
@@ -76,6 +78,7 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 	if err != nil {
 		return Batch{LookAgainIn: -1}, nil, err
 	}
+
 	now := m.now()
 	batch.Arrived, batch.Paused = m.arrived, m.schedule.Paused()
 	batch.Forgot, m.forgot = m.forgot, false
@@ -87,6 +90,7 @@ func (s *Store) SettleAndClaim(ctx context.Context, started []Settlement,
 	if len(batch.AtCapacity) > 0 && s.Full != nil {
 		s.Full()
 	}
+
 	batch.More, batch.Capped = m.schedule.Ready(now), m.schedule.Capped()
 	if next := m.schedule.Next(now); !next.IsZero() {
 		batch.LookAgainIn = max(next.Sub(now), 0)
@@ -164,9 +168,11 @@ func (s *Store) sendOne(ctx context.Context, plain bool, started []Settlement, w
 			return err
 		})
 	}
+
 	answer := claimAnswer{deadline: asked.Add(s.Lease)}
 	var rows []claimed
 	s.queueClaim(statements, plain, wanted, p, head, &rows)
+
 	var changes []news
 	looks := !wanted.Quiet && asked.Sub(m.lookedAt) > lookAgain
 	if looks {
@@ -178,6 +184,7 @@ func (s *Store) sendOne(ctx context.Context, plain bool, started []Settlement, w
 	if s.isolate {
 		statements.Queue("commit")
 	}
+
 	// The batch is one implicit transaction; it needs no BEGIN unless transactions have another isolation by default.
 	err = s.Pool.SendBatch(ctx, statements).Close()
 	_, isCallers := s.Pool.(pgx.Tx) // whose isolation can change no more
@@ -192,12 +199,14 @@ func (s *Store) sendOne(ctx context.Context, plain bool, started []Settlement, w
 		}
 		return nil, false, s.unread(ctx, explained)
 	}
+
 	if err := answer.take(rows, p); err != nil {
 		return settled, false, s.unread(ctx, fmt.Errorf("%s: %w", claimVerb, err))
 	}
 	if err := s.readNodeIDs(ctx, &answer); err != nil {
 		return settled, false, s.release(ctx, err)
 	}
+
 	declined = answer.standing.Declined
 	batch.Statements.count(plain, declined)
 	if len(started) == 0 && !looks && len(answer.items) > 0 {

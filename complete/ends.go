@@ -208,6 +208,7 @@ func (e *Ends) record(ctx context.Context, batch []ending) {
 		batch[0].answer <- a
 		return
 	}
+
 	ends, of := make([]Ended, 0, len(batch)), make(map[string]ending, len(batch))
 	for _, end := range batch {
 		if _, twice := of[end.ExecutionID]; twice {
@@ -216,6 +217,7 @@ func (e *Ends) record(ctx context.Context, batch []ending) {
 		}
 		ends, of[end.ExecutionID] = append(ends, end.Ended), end
 	}
+
 	var first map[string]bool
 	err := attempt.Contain(ctx, func(ctx context.Context) (err error) {
 		first, err = e.store.FinishAll(ctx, ends)
@@ -224,6 +226,7 @@ func (e *Ends) record(ctx context.Context, batch []ending) {
 	if err != nil {
 		e.saw("", err)
 	}
+
 	for id, end := range of {
 		was, known := first[id]
 		if was {

@@ -92,10 +92,6 @@ func (r *replica) dispatched(callback *temporal.Callback) func(item *claim.Item,
 		}
 		execution := item.Execution()
 		execution.RunID = runID
-		if item.LimitKey != "" { // other workspaces may wait for the key
-			r.watcher.Watch(execution)
-			return
-		}
-		r.watcher.WatchSlot(item.WorkspaceID, execution)
+		r.watcher.WatchSlot(item.Frees(), execution)
 	}
 }

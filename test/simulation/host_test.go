@@ -89,11 +89,7 @@ func (w *world) join() {
 			w.mu.Unlock()
 			execution := item.Execution()
 			execution.RunID = runID
-			if item.LimitKey != "" {
-				r.watcher.Watch(execution)
-			} else {
-				r.watcher.WatchSlot(item.WorkspaceID, execution)
-			}
+			r.watcher.WatchSlot(item.Frees(), execution)
 			r.signaler.Started(execution.ID)
 		}}
 	r.signaler = &request.Signaler{Store: &request.Postgres{DB: async}, Temporal: starter{r},

@@ -42,15 +42,8 @@ func drainEntrant(
 }
 
 func (s *stage) drain(ctx context.Context, t *Turn, items int, fill func(context.Context, *stage, int) error) error {
-	filling, err := s.fill(ctx, items, fill)
+	used, err := s.fillAndStart(ctx, items, fill)
 	if err != nil {
-		return err
-	}
-	before, err := s.lab.ServerCPU()
-	if err != nil {
-		return err
-	}
-	if err := s.start(); err != nil {
 		return err
 	}
 	if err := s.awaitStarts(ctx, items); err != nil {
@@ -70,12 +63,32 @@ func (s *stage) drain(ctx context.Context, t *Turn, items int, fill func(context
 		return err
 	}
 	t.Figures["settled"] = float64(items) / time.Since(first).Seconds()
-	after, err := s.lab.ServerCPU()
+	cpu, err := used()
 	if err != nil {
 		return err
 	}
-	t.Figures["cpu"] = float64((filling + after - before).Microseconds()) / float64(items)
+	t.Figures["cpu"] = float64(cpu.Microseconds()) / float64(items)
 	return s.requireStarts(items)
+}
+
+// fillAndStart fills the queue and starts the processes. used returns the CPU time that the server has taken for the
+// inserts, and since the start.
+func (s *stage) fillAndStart(ctx context.Context, items int,
+	fill func(context.Context, *stage, int) error) (used func() (time.Duration, error), err error) {
+	filling, err := s.fill(ctx, items, fill)
+	if err != nil {
+		return nil, err
+	}
+	before, err := s.lab.ServerCPU()
+	if err != nil {
+		return nil, err
+	}
+
+	used = func() (time.Duration, error) {
+		now, err := s.lab.ServerCPU()
+		return filling + now - before, err
+	}
+	return used, s.start()
 }
 
 // fill inserts items and returns the CPU time that the server took for the inserts. The vacuum and checkpoint after

@@ -29,6 +29,10 @@ type tenancy struct {
 
 var tenancies = []tenancy{{"1,000 workspaces", true}, {"one workspace", false}}
 
+// lifeColumns are the figures of lives that are offered at a rate.
+var lifeColumns = []Column{{"p50", "p50 ms"}, {"p99", "p99 ms"}, {"rate", "items/s taken in"},
+	{"core", "Postgres, % of a core"}, {"wal", "WAL bytes"}, {"transactions", "transactions"}, {"dead", "row versions"}}
+
 // lifeRates are the offered rates, each with the maximum ratios to River for many workspaces and for one.
 var lifeRates = []struct{ rate, many, one, cpu float64 }{{50, 0, 0, 1.4}, {300, 1.3, 1.2, 1.4}, {1000, 2.5, 1.5, 0}}
 
@@ -57,8 +61,7 @@ func Lives() *Scenario {
 			"in percent of a core; WAL, transactions and row versions (updates and deletes) are of an item's whole life, its "+
 			"insert included. The frontend is a stub that accepts starts and reports ends.",
 			lifeTime, grouped(lifeTenants), lifeLimit),
-		Columns: []Column{{"p50", "p50 ms"}, {"p99", "p99 ms"}, {"rate", "items/s taken in"},
-			{"core", "Postgres, % of a core"}, {"wal", "WAL bytes"}, {"transactions", "transactions"}, {"dead", "row versions"}},
+		Columns: lifeColumns,
 		Charts: []Chart{{"p50", "Commit to start, with ends, median", "ms"},
 			{"core", "CPU of Postgres, with ends", "% of a core"}},
 		Limit: 4 * time.Minute,
@@ -95,8 +98,7 @@ func SlowLives() *Scenario {
 		Text: fmt.Sprintf("The same in %s workspaces, with flushes that take %s longer: a library in the server waits after "+
 			"each fdatasync. A contestant whose commits are serialized takes in what one flush after the other allows.",
 			grouped(lifeTenants), slowFlushes),
-		Columns: []Column{{"p50", "p50 ms"}, {"p99", "p99 ms"}, {"rate", "items/s taken in"},
-			{"core", "Postgres, % of a core"}, {"wal", "WAL bytes"}, {"transactions", "transactions"}, {"dead", "row versions"}},
+		Columns: lifeColumns,
 		Charts: []Chart{{"p50", "Commit to start on a slow disk, with ends, median", "ms"},
 			{"rate", "Taken in on a slow disk", "items/s"}},
 		Limit: 6 * time.Minute,
@@ -249,16 +251,8 @@ func lifeDrainEntrant(name string, colour int, c contestant, tenants tenancy,
 
 func (s *stage) lifeDrain(ctx context.Context, t *Turn, items int,
 	fill func(context.Context, *stage, int) error) error {
-	filling, err := s.fill(ctx, items, fill)
+	used, err := s.fillAndStart(ctx, items, fill)
 	if err != nil {
-		return err
-	}
-	before, err := s.lab.ServerCPU()
-	if err != nil {
-		return err
-	}
-
-	if err := s.start(); err != nil {
 		return err
 	}
 	if err := errors.Join(s.awaitStarts(ctx, items), s.awaitSettled(ctx)); err != nil {
@@ -267,11 +261,11 @@ func (s *stage) lifeDrain(ctx context.Context, t *Turn, items int,
 	first, _ := ends(s.server.Arrivals())
 	t.Figures["rate"] = float64(items) / time.Since(first).Seconds()
 
-	after, err := s.lab.ServerCPU()
+	cpu, err := used()
 	if err != nil {
 		return err
 	}
-	t.Figures["cpu"] = float64((filling + after - before).Microseconds()) / float64(items)
+	t.Figures["cpu"] = float64(cpu.Microseconds()) / float64(items)
 	return s.requireStarts(items)
 }
 
